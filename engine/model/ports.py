@@ -1,0 +1,252 @@
+"""What the engine asks of the outside, and of its plug-ins, on one page.
+
+Everything replaceable is one of these. The stages implement them, `flow` uses
+them, and tests bring their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from engine.model.duration import Duration
+from engine.model.series import Verdicts, Window
+
+if TYPE_CHECKING:  # the other modules of the model name these ports in their fields
+    from engine.model.alert import Alert, Evidence
+    from engine.model.event import Event
+    from engine.model.notification import Notification, Receipt, Sent
+    from engine.model.playbook import Mode, Playbook, Refusal, Run
+    from engine.model.rule import AlertingRule
+
+
+class Source(Protocol):
+    """Answers PromQL. Raises QueryRejected or QueryUnavailable, nothing else, and always returns in bounded time."""
+
+    def instant(self, expr: str, at: datetime) -> Window:
+        """Evaluate `expr` at one instant: a window of one column. A scalar is one series without labels."""
+        ...
+
+    def range(self, expr: str, start: datetime, end: datetime, step: timedelta) -> Window:
+        """Evaluate `expr` at every `step` from `start` to `end`, both included."""
+        ...
+
+
+class Detector(Protocol):
+    """Says which series are bad now. A pure function: no clock, no network, no memory between calls."""
+
+    details: ClassVar[Mapping[str, str]]
+    """The names of `$detect` that it may fill, each with a line of explanation."""
+
+    @property
+    def lookback(self) -> Duration:
+        """How much history of the signal to fetch; zero means the newest sample only."""
+        ...
+
+    @property
+    def step(self) -> Duration:
+        """The resolution of that history."""
+        ...
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        """Further PromQL that it needs at the instant, by name, such as a bound."""
+        ...
+
+    def judge(self, signal: Window, inputs: Mapping[str, Window], at: datetime) -> Verdicts:
+        """Return a verdict on every series of `signal`; nothing later than `at` counts."""
+        ...
+
+
+class RayApi(Protocol):
+    """Ray's HTTP APIs of one cluster. Raises ClusterError."""
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """Return the State API's nodes."""
+        ...
+
+    def objects(self) -> list[dict[str, Any]]:
+        """Return the State API's objects, in detail."""
+        ...
+
+    def tasks(self) -> list[dict[str, Any]]:
+        """Return the State API's unfinished tasks, in detail."""
+        ...
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Return the Job API's jobs."""
+        ...
+
+    def job(self, submission_id: str) -> dict[str, Any] | None:
+        """Return one job, None if there is none of that id."""
+        ...
+
+    def submit(self, submission_id: str, entrypoint: str, **options: Any) -> None:
+        """Submit a job; an id that is already taken is a success."""
+        ...
+
+    def stop(self, submission_id: str) -> None:
+        """Ask for a job to be stopped."""
+        ...
+
+    def logs(self, submission_id: str) -> str:
+        """Return a job's log so far."""
+        ...
+
+    def ensure_package(self, name: str, content: bytes) -> str:
+        """Upload a package unless the cluster has it, and return its `gcs://` URI."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """What an enricher may look at: the alert, its rule, and the way to more."""
+
+    alert: Alert
+    rule: AlertingRule
+    at: datetime
+    source: Source
+    ray: RayApi | None  # None: no cluster in engine.yaml fits the alert's labels
+
+
+class Enricher(Protocol):
+    """Fetches what a person would look at next. May raise EngineError; the alert is told anyway."""
+
+    def collect(self, scene: Scene) -> Evidence:
+        """Return the evidence."""
+        ...
+
+
+class Notifier(Protocol):
+    """Tells one place. Constructing it reads no file and opens no connection."""
+
+    updates_in_place: ClassVar[bool]
+    """Whether a later notification of the same group changes the first message rather than adding one."""
+
+    @property
+    def send_resolved(self) -> bool:
+        """Whether resolved alerts are told."""
+        ...
+
+    def notify(self, notification: Notification, previous: Receipt | None) -> Receipt:
+        """Deliver, or raise NotifyError. `previous` is the receipt of the incident's last delivery."""
+        ...
+
+
+class Progress(StrEnum):
+    """How far a step's call is."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What an action's call has come to."""
+
+    progress: Progress
+    message: str
+
+
+class Action(Protocol):
+    """What a step calls. Text fields are templates in a playbook and filled in once planned."""
+
+    def describe(self) -> str:
+        """Return in words what `start` would do."""
+        ...
+
+    def start(self, ray: RayApi, key: str) -> Answer:
+        """Make the call. Calling it twice with one `key` has the effect of calling it once."""
+        ...
+
+    def poll(self, ray: RayApi, key: str) -> Answer:
+        """Say how far the call with that `key` is; FAILED with "was never made" if it is unknown there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What a guardrail decides on."""
+
+    playbook: Playbook
+    run: Run
+    alert: Alert
+    mode: Mode  # the playbook's or the global one, whichever is stricter
+    history: Sequence[Run]  # all runs of the last days, newest first, without this one
+    at: datetime
+
+
+class Guardrail(Protocol):
+    """May say no."""
+
+    def check(self, case: Case) -> Refusal | None:
+        """Return the reason why not, or None."""
+        ...
+
+
+class Store(Protocol):
+    """State that survives a restart. Raises StoreError. Each call is one transaction."""
+
+    def alerts(self, rule_id: str) -> Sequence[Alert]:
+        """Return the alerts of a rule as they were last saved."""
+        ...
+
+    def save_alerts(self, group_id: str, slot: datetime, alerts: Mapping[str, Sequence[Alert]]) -> None:
+        """Replace the alerts of these rules, and note the slot at which they were so."""
+        ...
+
+    def last_slot(self, group_id: str) -> datetime | None:
+        """Return the slot of the group's last evaluation."""
+        ...
+
+    def sent(self, key: str) -> Sent | None:
+        """Return the entry of the notification log."""
+        ...
+
+    def save_sent(self, entry: Sent) -> None:
+        """Replace an entry of the notification log."""
+        ...
+
+    def add_run(self, run: Run) -> bool:
+        """Insert a run; False if one of that id is there already."""
+        ...
+
+    def save_run(self, run: Run) -> None:
+        """Replace a run."""
+        ...
+
+    def run(self, run_id: str) -> Run | None:
+        """Return one run."""
+        ...
+
+    def runs(self, *, since: datetime | None = None, open_only: bool = False) -> Sequence[Run]:
+        """Return runs, newest first."""
+        ...
+
+    def decide(self, run_id: str, *, approve: bool, by: str, at: datetime) -> None:
+        """Note a person's answer to a waiting run; the first answer holds."""
+        ...
+
+    def decision(self, run_id: str) -> tuple[bool, str] | None:
+        """Return (approved, by whom), None while nobody has answered."""
+        ...
+
+    def add_events(self, events: Iterable[Event]) -> None:
+        """Append events."""
+        ...
+
+    def events(self, *, subject: str | None = None, limit: int = 1000) -> Sequence[Event]:
+        """Return events, oldest first."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+        ...
+
+
+Observer = Callable[["Event"], None]
+"""Is told every event as it happens; must be quick and must not raise."""

@@ -1,0 +1,92 @@
+"""Rules: a Prometheus rule file plus keys. Names of fields are the YAML's, spelled as Prometheus does.
+
+`field(metadata={"key": "for"})` gives the YAML word where Python reserves it. Fields marked
+`{"key": None}` are not read from YAML; `engine.load` fills them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from engine.model.duration import Duration
+from engine.model.ports import Detector, Enricher
+
+
+class Origin(NamedTuple):
+    """Where in a file something was written; counts from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remediate:
+    """Which playbook a firing alert asks for, and how long after it began to fire."""
+
+    playbook: str
+    after: Duration = Duration()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertingRule:
+    """A definition of alerts: a signal, a condition on it, and what follows."""
+
+    alert: str
+    expr: str
+    hold: Duration = field(default=Duration(), metadata={"key": "for"})
+    keep_firing_for: Duration = Duration()
+    labels: Mapping[str, str] = field(default_factory=dict)  # templates; the group's labels are merged in
+    annotations: Mapping[str, str] = field(default_factory=dict)  # templates
+    detect: Detector  # `present` when the file says nothing: every element of the result is bad
+    enrich: tuple[Enricher, ...] = ()
+    remediate: Remediate | None = None
+    id: str = field(default="", metadata={"key": None})  # file;group;name, stable over reloads
+    origin: Origin = field(default=Origin("", 1, 1), metadata={"key": None})
+
+    @property
+    def name(self) -> str:
+        """The alert's name."""
+        return self.alert
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordingRule:
+    """A series computed from others; it feeds the later rules of its group."""
+
+    record: str
+    expr: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    id: str = field(default="", metadata={"key": None})
+    origin: Origin = field(default=Origin("", 1, 1), metadata={"key": None})
+
+    @property
+    def name(self) -> str:
+        """The recorded metric's name."""
+        return self.record
+
+
+Rule = AlertingRule | RecordingRule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleGroup:
+    """Rules evaluated in order, together, at one instant."""
+
+    name: str
+    file: str = field(default="", metadata={"key": None})
+    interval: Duration | None = None  # None: engine.yaml's evaluation_interval; `engine.load` resolves it
+    query_offset: Duration = Duration()
+    limit: int = 0  # 0: no limit
+    labels: Mapping[str, str] = field(default_factory=dict)
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Identity over reloads: the file and the name."""
+        return f"{self.file};{self.name}"

@@ -1,0 +1,89 @@
+"""What queries return: labelled sequences of samples, as arrays over all series at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.model.labels import Labels
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """Series on one grid of instants.
+
+    `labels[n]`; `times[m]` in Unix seconds, rising; `values[n, m]`, in the unit of the expression;
+    `present[n, m]` tells a missing sample (whose value is NaN) from a sample that *is* NaN.
+    """
+
+    labels: tuple[Labels, ...]
+    times: Floats
+    values: Floats
+    present: Bools
+    warnings: tuple[str, ...] = ()  # what the server said beside the answer, such as a partial result
+
+    @classmethod
+    def of(
+        cls,
+        labels: Sequence[Labels],
+        times: Sequence[float] | Floats,
+        values: Sequence[Sequence[float]] | Floats,
+        *,
+        present: Bools | None = None,
+        warnings: Sequence[str] = (),
+    ) -> Window:
+        """Return a window; without `present`, NaN means missing."""
+        instants = np.asarray(times, dtype=np.float64)
+        matrix = np.asarray(values, dtype=np.float64).reshape(len(labels), len(instants))
+        there = ~np.isnan(matrix) if present is None else present
+        return cls(tuple(labels), instants, matrix, there, tuple(warnings))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def until(self, at: datetime) -> Window:
+        """Return the part of the window that is not later than `at`."""
+        keep = int(np.searchsorted(self.times, at.timestamp() + 1e-9, side="right"))
+        return Window(self.labels, self.times[:keep], self.values[:, :keep], self.present[:, :keep], self.warnings)
+
+    def last(self) -> Floats:
+        """Return each series' value at the last instant [n]; NaN where the sample is missing."""
+        if len(self.times) == 0:
+            return np.full(len(self), np.nan)
+        return np.where(self.present[:, -1], self.values[:, -1], np.nan)
+
+
+def instant_of(seconds: float) -> datetime:
+    """Return Unix `seconds` as an instant in UTC."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdicts:
+    """A detector's answer for every series of a window, as arrays of the length of `labels`.
+
+    `bad` is true where the condition holds. `known` is false where there was too little to say: an alert
+    stays as it is then. `details` are the detector's own figures (`$detect.eta` in templates), NaN where
+    a series has none.
+    """
+
+    labels: tuple[Labels, ...]
+    bad: Bools
+    known: Bools
+    values: Floats
+    details: Mapping[str, Floats] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def details_of(self, index: int) -> dict[str, float]:
+        """Return the figures of one series; those it does not have are left out."""
+        found = {name: float(column[index]) for name, column in self.details.items()}
+        return {name: value for name, value in found.items() if not np.isnan(value)}

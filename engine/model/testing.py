@@ -1,0 +1,135 @@
+"""What a test group of a rule file says: promtool's format and the engine's additions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from engine.model.alert import AlertState
+from engine.model.duration import Duration
+from engine.model.labels import Labels
+from engine.model.rule import Origin
+from engine.model.series import Floats
+
+NOWHERE = Origin("", 1, 1)
+
+
+class Match(StrEnum):
+    """Whether expected labels are all of them or some."""
+
+    EXACT = "exact"
+    SUBSET = "subset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class InputSeries:
+    """A series that exists in the test: one value an interval from the start; `present` false where missing, `stale` at a stale marker."""
+
+    labels: Labels
+    values: Floats
+    present: tuple[bool, ...]
+    stale: tuple[bool, ...]
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedAlert:
+    """One alert that must be there; `annotations` None are not compared."""
+
+    labels: Labels
+    annotations: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRuleTest:
+    """At `eval_time` exactly these alerts of that name are in `state`."""
+
+    eval_time: Duration
+    alertname: str
+    exp_alerts: tuple[ExpectedAlert, ...] = ()
+    state: AlertState | None = AlertState.FIRING  # None: inactive, nothing pending or firing
+    match: Match = Match.EXACT
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedSample:
+    """One sample that an expression must return."""
+
+    labels: Labels
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromqlExprTest:
+    """At `eval_time` the expression returns exactly these samples."""
+
+    expr: str
+    eval_time: Duration
+    exp_samples: tuple[ExpectedSample, ...] = ()
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteTest:
+    """At `eval_time` the firing alerts of that name would reach exactly these receivers."""
+
+    eval_time: Duration
+    alertname: str
+    exp_receivers: tuple[str, ...]
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemediationTest:
+    """By `eval_time` exactly these playbooks have been planned; `refused_by` names a guardrail that refused."""
+
+    eval_time: Duration
+    exp_playbooks: tuple[str, ...] = ()
+    refused_by: str | None = None
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastTest:
+    """At `eval_time` the alert's `$detect.eta` is `eta`, give or take `within`."""
+
+    eval_time: Duration
+    alertname: str
+    eta: Duration
+    within: Duration
+    labels: Labels = field(default=Labels())
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Never:
+    """No alert of that name with these labels fires at any time of the test."""
+
+    alertname: str
+    labels: Labels = field(default=Labels())
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestGroup:
+    """One story: what series there are, and what must come of them."""
+
+    __test__ = False  # not a test case of pytest
+
+    name: str = ""
+    interval: Duration | None = None  # between samples; None: as the file's evaluation_interval
+    start: datetime
+    input_series: tuple[InputSeries, ...] = ()
+    input_signal: tuple[InputSeries, ...] = ()  # what the rules' `expr` returns, when the model is what is tested
+    external_labels: Mapping[str, str] = field(default_factory=dict)
+    external_url: str = ""
+    alert_rule_test: tuple[AlertRuleTest, ...] = ()
+    promql_expr_test: tuple[PromqlExprTest, ...] = ()
+    route_test: tuple[RouteTest, ...] = ()
+    remediation_test: tuple[RemediationTest, ...] = ()
+    forecast_test: tuple[ForecastTest, ...] = ()
+    never: tuple[Never, ...] = ()
+    origin: Origin = NOWHERE
