@@ -1,0 +1,1 @@
+"""What surrounds the service: how it is installed, shown and watched."""

@@ -156,14 +156,15 @@ follow_pip() {
 
 no_network='No network? Set PIP_INDEX_URL to a mirror that answers, or try again: what was fetched is kept.'
 
+# Bytecode is compiled here, once: a dozen processes of Ray that all compile at their first start miss Ray's own deadlines.
 fill_engine() {
   "$uv" venv --python "$python" "$1"
-  VIRTUAL_ENV=$1 "$uv" pip install --editable "$repo[dev,robusta]"
+  VIRTUAL_ENV=$1 "$uv" pip install --compile-bytecode --editable "$repo[dev,robusta]"
 }
 
 fill_ray() {
   "$uv" venv --python "$python" "$1"
-  VIRTUAL_ENV=$1 "$uv" pip install "ray[default]==$ray_version"
+  VIRTUAL_ENV=$1 "$uv" pip install --compile-bytecode "ray[default]==$ray_version"
 }
 
 # --- Prometheus ------------------------------------------------------------------------------------------------------
@@ -181,6 +182,7 @@ fill_prometheus() {
     rm -rf "$folder"
     unpack_debs "$suite" "$folder" prometheus promtool prometheus-alertmanager && break
   done
+  [[ -d $folder/root ]] || return 1
   mkdir "$folder/bin"
   for program in prometheus promtool prometheus-alertmanager amtool; do
     mv "$folder/root/usr/bin/$program" "$folder/bin/${program#prometheus-}"

@@ -49,7 +49,12 @@ class LoadError(EngineError):
 
 
 class ExpressionError(EngineError):
-    """PromQL that the embedded evaluator cannot parse or will not answer."""
+    """PromQL that the embedded evaluator cannot parse or will not answer; at 1:1 if the place is unknown."""
+
+    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(message)
+        self.line = line
+        self.column = column
 
 
 class TemplateError(EngineError):
@@ -80,7 +85,9 @@ class DetectError(EngineError):
 class NotifyError(EngineError):
     """A delivery failed. `retryable` says whether the same message may succeed later."""
 
-    def __init__(self, message: str, *, retryable: bool, reason: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, retryable: bool, reason: str, retry_after: float | None = None
+    ) -> None:
         super().__init__(message)
         self.retryable = retryable
         self.reason = reason  # a short word for the metric's label: rate_limited, timeout, rejected …

@@ -1,0 +1,1 @@
+"""The life of alerts, and the words they carry."""

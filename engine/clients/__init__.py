@@ -1,0 +1,1 @@
+"""Clients of other systems that more than one stage needs."""

@@ -1,0 +1,1 @@
+"""What a person would look at next: one file an enricher."""

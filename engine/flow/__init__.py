@@ -1,0 +1,1 @@
+"""The stages joined. Start with `engine.flow.engine`."""

@@ -1,0 +1,1 @@
+"""Languages that rules are written in: PromQL and Go templates."""

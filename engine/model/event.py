@@ -22,6 +22,7 @@ class Kind(StrEnum):
     NOT_NOTIFIED = "notification_failed"
     RUN = "run"
     STEP = "step"
+    TROUBLE = "trouble"  # the engine itself could not do something; `subject` says which part of it
 
 
 LASTING = frozenset(Kind) - {Kind.EVALUATED}

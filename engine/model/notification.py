@@ -20,6 +20,7 @@ class Reason(StrEnum):
     RESOLVED = "some alerts resolved"
     ALL_RESOLVED = "all alerts resolved"
     REPEAT = "repeat interval elapsed"
+    ESCALATION = "remediation did not help"  # to the receiver that the playbook names
     PROGRESS = "remediation progressed"  # only to receivers that update their message in place
 
 
@@ -62,4 +63,6 @@ class Sent:
     progress: str = ""  # digest of the runs that were told
     at: datetime
     receipt: Receipt = field(default_factory=dict)
-    owed: frozenset[str] = frozenset()  # firing alerts whose delivery failed: told even if they resolve meanwhile
+    owed: frozenset[str] = (
+        frozenset()
+    )  # firing alerts whose delivery failed: told even if they resolve meanwhile

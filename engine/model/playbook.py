@@ -40,6 +40,13 @@ class Retry:
     backoff: Duration = Duration(seconds=10)
 
 
+class OnFailure(StrEnum):
+    """What a failed step means for those after it."""
+
+    STOP = "stop"
+    CONTINUE = "continue"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One part of a playbook. `act` is what it calls, its text fields templates until a run is planned."""
@@ -48,7 +55,9 @@ class Step:
     act: Action = field(metadata={"key": None})  # decoded from `action:` and `with:`
     timeout: Duration = Duration(minutes=2)
     retry: Retry = Retry()
+    wait: Duration = Duration()  # after the step before, so that metrics can show what it did
     unless: str | None = None  # PromQL template; the step is left out when it returns anything
+    on_failure: OnFailure = OnFailure.STOP
     origin: Origin = field(default=Origin("", 1, 1), metadata={"key": None})
 
 
@@ -131,8 +140,10 @@ class PlannedStep:
     timeout: float  # seconds
     attempts: int
     backoff: float  # seconds
+    wait: float  # seconds
     unless: str | None = None
-    impossible: str | None = None  # why it cannot be done; such a step is skipped with this reason
+    on_failure: OnFailure = OnFailure.STOP
+    impossible: str = ""  # why it cannot be done; such a step is skipped with this reason
     state: StepState = StepState.PLANNED
     attempt: int = 0
     key: str = ""  # the idempotency key of the attempt; for Ray jobs the submission_id

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from engine.model.duration import Duration
 from engine.model.series import Verdicts, Window
@@ -155,6 +155,13 @@ class Answer:
 class Action(Protocol):
     """What a step calls. Text fields are templates in a playbook and filled in once planned."""
 
+    def fix(self, folder: str) -> Self:
+        """Return itself with what must not change between planning and running nailed down.
+
+        `folder` is where the playbook's file lies. ActionError if something is missing there.
+        """
+        ...
+
     def describe(self) -> str:
         """Return in words what `start` would do."""
         ...
@@ -164,7 +171,11 @@ class Action(Protocol):
         ...
 
     def poll(self, ray: RayApi, key: str) -> Answer:
-        """Say how far the call with that `key` is; FAILED with "was never made" if it is unknown there."""
+        """Say how far the call with that `key` is."""
+        ...
+
+    def cancel(self, ray: RayApi, key: str) -> None:
+        """Ask for the call with that `key` to be ended; its terminal answer is still to come."""
         ...
 
 

@@ -51,7 +51,9 @@ class Window:
     def until(self, at: datetime) -> Window:
         """Return the part of the window that is not later than `at`."""
         keep = int(np.searchsorted(self.times, at.timestamp() + 1e-9, side="right"))
-        return Window(self.labels, self.times[:keep], self.values[:, :keep], self.present[:, :keep], self.warnings)
+        return Window(
+            self.labels, self.times[:keep], self.values[:, :keep], self.present[:, :keep], self.warnings
+        )
 
     def last(self) -> Floats:
         """Return each series' value at the last instant [n]; NaN where the sample is missing."""

@@ -89,5 +89,7 @@ class Settings:
     plugins: tuple[str, ...] = ()
     evidence_dir: str | None = None  # charts are also written here when set
     remediation: RemediationSettings = RemediationSettings()
-    routing: Routing = field(metadata={"key": None})  # decoded from route, receivers, inhibit_rules, time_intervals
+    routing: Routing = field(
+        metadata={"key": None}
+    )  # decoded from route, receivers, inhibit_rules, time_intervals
     file: str = field(default="", metadata={"key": None})

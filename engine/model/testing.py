@@ -10,7 +10,7 @@ from enum import StrEnum
 from engine.model.alert import AlertState
 from engine.model.duration import Duration
 from engine.model.labels import Labels
-from engine.model.rule import Origin
+from engine.model.rule import Origin, RuleGroup
 from engine.model.series import Floats
 
 NOWHERE = Origin("", 1, 1)
@@ -38,8 +38,8 @@ class InputSeries:
 class ExpectedAlert:
     """One alert that must be there; `annotations` None are not compared."""
 
-    labels: Labels
-    annotations: Mapping[str, str] | None = None
+    labels: Labels = field(default=Labels(), metadata={"key": "exp_labels"})
+    annotations: Mapping[str, str] | None = field(default=None, metadata={"key": "exp_annotations"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +121,11 @@ class TestGroup:
 
     name: str = ""
     interval: Duration | None = None  # between samples; None: as the file's evaluation_interval
-    start: datetime
+    start: datetime = field(metadata={"key": "start_timestamp"})
     input_series: tuple[InputSeries, ...] = ()
-    input_signal: tuple[InputSeries, ...] = ()  # what the rules' `expr` returns, when the model is what is tested
+    input_signal: tuple[
+        InputSeries, ...
+    ] = ()  # what the rules' `expr` returns, when the model is what is tested
     external_labels: Mapping[str, str] = field(default_factory=dict)
     external_url: str = ""
     alert_rule_test: tuple[AlertRuleTest, ...] = ()
@@ -133,3 +135,22 @@ class TestGroup:
     forecast_test: tuple[ForecastTest, ...] = ()
     never: tuple[Never, ...] = ()
     origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestFile:
+    """The tests of one file, and the rules that they are about.
+
+    In a promtool file every group runs at `evaluation_interval`. With None the tests stand in the rule file itself,
+    and each group runs at its own interval.
+    """
+
+    __test__ = False  # not a test case of pytest
+
+    file: str = field(default="", metadata={"key": None})
+    rule_files: tuple[str, ...] = ()
+    evaluation_interval: Duration | None = None
+    group_eval_order: tuple[str, ...] = ()  # these first, in this order
+    fuzzy_compare: bool = False  # samples may differ in the last bit
+    tests: tuple[TestGroup, ...] = ()
+    groups: tuple[RuleGroup, ...] = field(default=(), metadata={"key": None})

@@ -1,0 +1,1 @@
+"""Answers to PromQL, from the real server and from memory."""

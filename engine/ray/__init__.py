@@ -1,0 +1,1 @@
+"""What is known about Ray itself: ids, owners, stable names."""

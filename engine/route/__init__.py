@@ -1,0 +1,1 @@
+"""Who hears of an alert, when, and why: Alertmanager's rules on virtual time. Pure."""

@@ -1,0 +1,1 @@
+"""The engine in real time: threads, schedule, HTTP, metrics. Concurrency lives here alone."""

@@ -1,0 +1,1 @@
+"""State that survives a restart. Only `sql` and `schema` import SQLAlchemy."""

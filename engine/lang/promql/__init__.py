@@ -1,0 +1,15 @@
+"""PromQL without a server, for tests: floats, classic histograms, stable functions of Prometheus 3."""
+
+from engine.lang.promql.evaluate import SUBQUERY_STEP, evaluate
+from engine.lang.promql.parse import Comparison, metric_names, split_comparison, validate
+from engine.lang.promql.storage import Storage
+
+__all__ = [
+    "SUBQUERY_STEP",
+    "Comparison",
+    "Storage",
+    "evaluate",
+    "metric_names",
+    "split_comparison",
+    "validate",
+]

@@ -1,0 +1,1 @@
+"""What a step of a playbook may call: one file an action."""

@@ -1,0 +1,1 @@
+"""What may say no to a run: one file a guardrail."""

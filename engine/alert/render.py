@@ -1,0 +1,76 @@
+"""Labels and annotations of alerts, from their templates.
+
+As in Prometheus: templates see the labels of the query's result, not the rule's added ones; a template
+that fails becomes text in its place; two results that end with the same labels are an error of the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from engine.alert.tracker import Finding
+from engine.errors import DetectError
+from engine.lang.template import expand
+from engine.model.labels import ALERT_NAME, METRIC_NAME, Labels
+from engine.model.rule import AlertingRule
+from engine.model.series import Verdicts
+
+Query = Callable[[str], list[tuple[Labels, float]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What templates may know beside the alert itself."""
+
+    external_labels: Mapping[str, str] = field(default_factory=dict)
+    external_url: str = ""
+    query: Query | None = None
+    now: float | None = None  # Unix seconds
+
+
+def findings(rule: AlertingRule, verdicts: Verdicts, around: Surroundings) -> list[Finding]:
+    """Return one finding a verdict; DetectError if two of them would be the same alert."""
+    found = list(_findings(rule, verdicts, around))
+    seen: set[Labels] = set()
+    for finding in found:
+        if finding.labels in seen:
+            raise DetectError(
+                f"{rule.origin}: {rule.alert}: two results have the same labels after the rule's are applied: "
+                f"{finding.labels}; keep a label that tells them apart"
+            )
+        seen.add(finding.labels)
+    return found
+
+
+def _findings(rule: AlertingRule, verdicts: Verdicts, around: Surroundings) -> Iterator[Finding]:
+    for index, result in enumerate(verdicts.labels):
+        bad = bool(verdicts.bad[index]) if verdicts.known[index] else None
+        value, details = float(verdicts.values[index]), verdicts.details_of(index)
+        data = {
+            "labels": result,
+            "value": value,
+            "detect": details,
+            "externalLabels": around.external_labels,
+            "externalURL": around.external_url,
+        }
+
+        def fill(text: str, data: Mapping[str, object] = data) -> str:
+            return expand(text, data, query=around.query, now=around.now)
+
+        labels = alert_labels(rule, result, fill)
+        annotations = {name: fill(text) for name, text in rule.annotations.items()} if bad else {}
+        yield Finding(
+            labels=labels,
+            signal=result.without(METRIC_NAME),
+            bad=bad,
+            value=value,
+            details=details,
+            annotations=annotations,
+        )
+
+
+def alert_labels(rule: AlertingRule, result: Labels, fill: Callable[[str], str]) -> Labels:
+    """Return the alert's identity: the result's labels, the rule's over them, `alertname` over all."""
+    own = {name: fill(text) for name, text in rule.labels.items()}
+    return result.without(METRIC_NAME).updated(own).updated({ALERT_NAME: rule.alert})

@@ -1,0 +1,116 @@
+"""`engine playbook`: the runs in the store, and a person's answer to those that wait."""
+
+from __future__ import annotations
+
+import getpass
+
+import click
+
+from engine.clock import SystemClock
+from engine.errors import EngineError
+from engine.load.settings import load_settings
+from engine.model.playbook import Run, RunState
+from engine.model.ports import Store
+from engine.store.sql import open_store
+
+_config = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False),
+    help="engine.yaml, which says where state is kept.",
+)
+_by = click.option("--by", default=getpass.getuser, show_default="you", help="Who answers; goes on record.")
+
+
+@click.group("playbook")
+def command() -> None:
+    """See, approve and reject remediation runs."""
+
+
+@command.command("list")
+@_config
+def list_(config: str | None) -> None:
+    """Print the runs, newest first."""
+    store = _open(config)
+    runs = store.runs()
+    for run in runs:
+        click.echo(
+            f"{run.id}  {run.created_at:%Y-%m-%d %H:%M:%S}  {run.state:12}  {run.playbook}  {run.target}  {run.reason}"
+        )
+    if not runs:
+        click.echo("no runs")
+    store.close()
+
+
+@command.command()
+@click.argument("run_id")
+@_config
+def show(run_id: str, config: str | None) -> None:
+    """Print one run: its plan, its calls and their answers."""
+    store = _open(config)
+    click.echo("\n".join(_lines(_find(store, run_id))))
+    store.close()
+
+
+@command.command()
+@click.argument("run_id")
+@_by
+@_config
+def approve(run_id: str, by: str, config: str | None) -> None:
+    """Let a waiting run go on. What was shown is what runs."""
+    _answer(run_id, config, by=by, yes=True)
+
+
+@command.command()
+@click.argument("run_id")
+@_by
+@_config
+def reject(run_id: str, by: str, config: str | None) -> None:
+    """Refuse a waiting run."""
+    _answer(run_id, config, by=by, yes=False)
+
+
+def _answer(run_id: str, config: str | None, *, by: str, yes: bool) -> None:
+    store = _open(config)
+    run = _find(store, run_id)
+    if run.state is not RunState.WAITING:
+        raise EngineError(f"run {run_id} is {run.state}, not waiting for an answer: {run.reason}")
+    store.decide(run_id, approve=yes, by=by, at=SystemClock().now())
+    decision = store.decision(run_id)
+    store.close()
+    if decision != (yes, by):
+        word = "approved" if decision and decision[0] else "rejected"
+        raise EngineError(f"run {run_id} was already {word} by {decision[1] if decision else 'somebody'}")
+    click.echo(f"{'approved' if yes else 'rejected'}: {run.playbook} on {run.target}")
+
+
+def _open(config: str | None) -> Store:
+    return open_store(load_settings(config).state.url)
+
+
+def _find(store: Store, run_id: str) -> Run:
+    run = store.run(run_id)
+    if run is None:
+        raise EngineError(f"no run has the id {run_id!r}; see: engine playbook list")
+    return run
+
+
+def _lines(run: Run) -> list[str]:
+    lines = [
+        f"run        {run.id}",
+        f"playbook   {run.playbook} on {run.target}, mode {run.mode}",
+        f"alert      {run.labels}",
+        f"state      {run.state}: {run.reason}",
+        f"planned    {run.created_at:%Y-%m-%d %H:%M:%S} UTC",
+    ]
+    if run.approved_by:
+        lines.append(f"approved   by {run.approved_by}")
+    for number, step in enumerate(run.steps, 1):
+        lines.append(f"step {number}     {step.name}: {step.state}")
+        lines.append(
+            f"           would {step.description}" if not step.attempt else f"           {step.description}"
+        )
+        if step.key:
+            lines.append(f"           attempt {step.attempt} of {step.attempts}, key {step.key}")
+        if step.message:
+            lines.append(f"           {step.message}")
+    return lines

@@ -1,0 +1,73 @@
+"""Put an engine together from files: what `engine run` and the checks start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from engine.clients.ray import RayClient
+from engine.errors import LoadError, Problem
+from engine.flow.clusters import Clusters
+from engine.flow.engine import Engine
+from engine.load.playbooks import load_playbooks
+from engine.load.rules import load_rules
+from engine.load.settings import cross_check, load_settings
+from engine.model.playbook import Playbook
+from engine.model.ports import Observer, RayApi, Source, Store
+from engine.model.rule import RuleGroup
+from engine.model.settings import RayCluster, Settings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """Everything that the files say, cross-checked."""
+
+    settings: Settings
+    groups: Sequence[RuleGroup]
+    playbooks: Mapping[str, Playbook]
+
+
+def load(settings_file: str | None) -> Loaded:
+    """Read engine.yaml and all that it names. LoadError with every problem of every file."""
+    settings = load_settings(settings_file)
+    problems: list[Problem] = []
+    rules = _collect(lambda: load_rules(settings.rule_files, interval=settings.evaluation_interval), problems)
+    playbooks = _collect(lambda: load_playbooks(settings.playbook_files), problems)
+    if rules is None or playbooks is None:
+        raise LoadError(problems)
+    if found := cross_check(settings, rules.groups, playbooks):
+        raise LoadError(found)
+    return Loaded(settings=settings, groups=rules.groups, playbooks=playbooks)
+
+
+def _collect(read: Callable[[], T], problems: list[Problem]) -> T | None:
+    try:
+        return read()
+    except LoadError as error:
+        problems.extend(error.problems)
+        return None
+
+
+def connect(entry: RayCluster, address: str) -> RayApi:
+    """Return the client of a Ray cluster; it opens no connection yet."""
+    return RayClient(address, token_file=entry.token_file, timeout=entry.timeout)
+
+
+def build(loaded: Loaded, *, source: Source, store: Store, observers: Sequence[Observer] = ()) -> Engine:
+    """Return an engine of what was loaded, with the state that the store remembers."""
+    settings = loaded.settings
+    engine = Engine(
+        settings=settings,
+        groups=loaded.groups,
+        playbooks=loaded.playbooks,
+        source=source,
+        store=store,
+        clusters=Clusters(settings.ray.clusters, connect),
+        observers=observers,
+    )
+    engine.evidence.folder = Path(settings.evidence_dir) if settings.evidence_dir else None
+    return engine

@@ -1,0 +1,289 @@
+"""From text to syntax: the one place that knows promql_parser.
+
+It also decides what is answered. Only what is stable in Prometheus 3 and works
+on floats passes; anything else is refused here, before a sample is looked at.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import promql_parser as pp
+
+from engine.errors import ExpressionError
+from engine.lang.promql.aggregations import AGGREGATIONS
+from engine.lang.promql.functions import FUNCTIONS
+from engine.lang.promql.lexis import find_culprit, find_word, line_and_column, tokens
+from engine.lang.promql.range_functions import RANGE_FUNCTIONS
+from engine.lang.promql.regex import compile_regex
+from engine.lang.promql.syntax import (
+    COMPARISONS,
+    Aggregation,
+    Binary,
+    Call,
+    Cardinality,
+    Edge,
+    Grouping,
+    LabelMatcher,
+    Matching,
+    Negation,
+    Node,
+    Number,
+    RangeSelector,
+    Selector,
+    Shift,
+    Subquery,
+    Text,
+    selected_metric,
+    walk,
+)
+from engine.model.labels import METRIC_NAME, MatchOp
+
+# The last three need to see their argument's syntax; `evaluate` does them itself.
+_KNOWN = frozenset({*FUNCTIONS, *RANGE_FUNCTIONS, "absent", "absent_over_time", "timestamp"})
+_MATCH_OPS = {
+    "Equal": MatchOp.EQUAL,
+    "NotEqual": MatchOp.NOT_EQUAL,
+    "Re": MatchOp.REGEX,
+    "NotRe": MatchOp.NOT_REGEX,
+}
+_CARDINALITIES = {
+    "OneToOne": Cardinality.ONE_TO_ONE,
+    "ManyToOne": Cardinality.MANY_TO_ONE,
+    "OneToMany": Cardinality.ONE_TO_MANY,
+    "ManyToMany": Cardinality.MANY_TO_MANY,
+}
+_NATIVE = "works on native histograms"
+_REFUSED = {
+    "histogram_avg": _NATIVE,
+    "histogram_count": _NATIVE,
+    "histogram_fraction": "differs between versions of Prometheus 3",  # in the first bucket
+    "histogram_stddev": _NATIVE,
+    "histogram_stdvar": _NATIVE,
+    "histogram_sum": _NATIVE,
+}
+_MIRRORED = {"==": "==", "!=": "!=", ">": "<", "<": ">", ">=": "<=", "<=": ">="}
+_REAL = "a real Prometheus answers it (`--engine prometheus`)"
+_HINTS = (
+    (r"expected type matrix", "give the selector a range, such as [5m]"),
+    (r"expected type vector .* got matrix", "wrap the range in a function such as rate() or max_over_time()"),
+    (r"must use BOOL", "write `bool` after the operator"),
+    (r"non-empty matcher", "name the metric or give one label a value"),
+    (r"illegal regex", "write it in RE2 syntax"),
+    (r"^bad number or duration", "write numbers like 1000 or 1e3 and durations like 5m"),
+    (r"inside brackets", "write the range as one duration, such as [5m]"),
+    (r"invalid promql query", "look for a missing operator, operand or comma"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A signal held against a threshold: `signal operator threshold`."""
+
+    signal: str  # PromQL
+    operator: str
+    threshold: float
+
+
+@lru_cache(maxsize=4096)
+def parse(expr: str) -> Node:
+    """Return the syntax of `expr`, or raise ExpressionError with the place and the way out."""
+    tree = _read(expr)
+    try:
+        return _translate(tree, expr)
+    except (OverflowError, ValueError) as error:  # the parser checks times only when they are asked for
+        message = f"a time or duration is out of range ({error})"
+        raise _error(expr, message, find_word(expr, "@"), "use one within a few decades") from None
+
+
+def validate(expr: str) -> None:
+    """Raise ExpressionError if `expr` cannot be parsed or will not be answered."""
+    parse(expr)
+
+
+def metric_names(expr: str) -> set[str]:
+    """Return the names of the metrics that `expr` selects."""
+    selectors = (node for node in walk(parse(expr)) if isinstance(node, Selector))
+    found = (selected_metric(matchers) for selector in selectors for matchers in selector.alternatives)
+    return {name for name in found if name}
+
+
+def split_comparison(expr: str) -> Comparison | None:
+    """Return `expr` as a comparison of a vector with a number; None if it is anything else."""
+    validate(expr)
+    tree = _strip(_read(expr))
+    if not isinstance(tree, pp.BinaryExpr):
+        return None
+    operator = str(tree.op)
+    if operator not in COMPARISONS or (tree.modifier and tree.modifier.return_bool):
+        return None
+    left, right = _strip(tree.lhs), _strip(tree.rhs)
+    if isinstance(left, pp.NumberLiteral):
+        left, right, operator = right, left, _MIRRORED[operator]
+    if not isinstance(right, pp.NumberLiteral):
+        return None
+    return Comparison(left.prettify().strip(), operator, float(right.val))
+
+
+def _read(expr: str) -> Any:
+    """Return promql_parser's tree."""
+    words = tokens(expr)
+    for word, following in pairwise(words):
+        if word.text == "@" and following.text == "-":  # the parser would panic
+            raise _error(expr, "@ with a time before 1970 is not supported", word.start, "use a positive one")
+    tree, message = _attempt(expr)
+    if message:
+        raise _error(
+            expr, message, find_culprit(expr, message, lambda part: _attempt(part)[1]), _hint(message)
+        )
+    return tree
+
+
+def _attempt(expr: str) -> tuple[Any, str]:
+    """Return the parser's tree and nothing, or why it refuses."""
+    try:
+        return pp.parse(expr), ""
+    except ValueError as error:
+        return None, str(error)
+    except BaseException as error:
+        # Durations such as NaN make the parser panic, which Python sees as no Exception at all.
+        if type(error).__name__ != "PanicException":
+            raise
+        return None, str(error)
+
+
+def _error(expr: str, message: str, index: int | None, hint: str) -> ExpressionError:
+    line, column = (1, 1) if index is None else line_and_column(expr, index)
+    place = "" if index is None else f" at {line}:{column}"
+    return ExpressionError(f"{message}{place}" + (f"; {hint}" if hint else ""), line, column)
+
+
+def _hint(message: str) -> str:
+    if unknown := re.fullmatch(r"unknown function with name '(.*)'", message):
+        near = difflib.get_close_matches(unknown[1], [*_KNOWN, *AGGREGATIONS], n=1)
+        return f"did you mean '{near[0]}'?" if near else f"{_REAL} if it knows the function"
+    return next((hint for pattern, hint in _HINTS if re.search(pattern, message)), "")
+
+
+def _strip(tree: Any) -> Any:
+    while isinstance(tree, pp.ParenExpr):
+        tree = tree.expr
+    return tree
+
+
+def _translate(tree: Any, expr: str) -> Node:  # noqa: PLR0911, one for each form
+    match _strip(tree):
+        case pp.NumberLiteral(val=value):
+            return Number(value)
+        case pp.StringLiteral(val=value):
+            return Text(value)
+        case pp.VectorSelector() as selector:
+            return _selector(selector, expr)
+        case pp.MatrixSelector(vector_selector=selector, range=length):
+            return RangeSelector(_selector(selector, expr), _milliseconds(length))
+        case pp.SubqueryExpr(expr=inner, range=length, step=step) as subquery:
+            step_ms = None if step is None else _milliseconds(step)
+            return Subquery(_translate(inner, expr), _milliseconds(length), step_ms, _shift(subquery))
+        case pp.UnaryExpr(expr=inner):
+            return Negation(_translate(inner, expr))
+        case pp.Call() as call:
+            return _call(call, expr)
+        case pp.AggregateExpr() as aggregate:
+            return _aggregation(aggregate, expr)
+        case pp.BinaryExpr() as binary:
+            return _binary(binary, expr)
+        case other:
+            raise ExpressionError(f"{type(other).__name__} is not supported; {_REAL}")
+
+
+def _selector(tree: Any, expr: str) -> Selector:
+    common = _matchers(tree.matchers.matchers)
+    if tree.name:
+        common = (LabelMatcher(METRIC_NAME, MatchOp.EQUAL, tree.name), *common)
+    groups = [(*common, *_matchers(group)) for group in tree.matchers.or_matchers] or [common]
+    for group in groups:
+        # A selector that an empty set of labels passes would select everything.
+        if all(matcher.matches({}) for matcher in group):
+            message = "vector selector must contain at least one non-empty matcher"
+            raise _error(expr, message, find_word(expr, "{"), _hint(message))
+    return Selector(tuple(groups), _shift(tree))
+
+
+def _matchers(found: Iterable[Any]) -> tuple[LabelMatcher, ...]:
+    matchers = []
+    for matcher in found:
+        op = _MATCH_OPS[_word(matcher.op)]
+        if op in (MatchOp.REGEX, MatchOp.NOT_REGEX):
+            compile_regex(matcher.value)  # RE2 refuses some that the parser's own engine takes
+        matchers.append(LabelMatcher(matcher.name, op, matcher.value))
+    return tuple(matchers)
+
+
+def _shift(tree: Any) -> Shift:
+    offset = 0 if tree.offset is None else _milliseconds(tree.offset)
+    if tree.at is None:
+        return Shift(None, offset)
+    kind = _word(tree.at.type)
+    if kind == "At":
+        at: datetime = tree.at.at
+        return Shift(round(at.timestamp() * 1000), offset)
+    return Shift(Edge.START if kind == "Start" else Edge.END, offset)
+
+
+def _call(tree: Any, expr: str) -> Call:
+    name = tree.func.name
+    if name not in _KNOWN:
+        default = "is experimental in Prometheus" if tree.func.experimental else "is not known here"
+        reason = _REFUSED.get(name, default)
+        raise _error(expr, f"{name}() {reason} and is not evaluated", find_word(expr, name), _REAL)
+    return Call(name, tuple(_translate(argument, expr) for argument in tree.args))
+
+
+def _aggregation(tree: Any, expr: str) -> Aggregation:
+    operator = str(tree.op)
+    if operator not in AGGREGATIONS:
+        message = f"{operator}() is experimental in Prometheus and is not evaluated"
+        raise _error(expr, message, find_word(expr, operator), _REAL)
+    modifier = tree.modifier
+    grouping = Grouping(
+        by=modifier is None or _word(modifier.type) == "By",
+        labels=() if modifier is None else tuple(modifier.labels),
+    )
+    parameter = None if tree.param is None else _translate(tree.param, expr)
+    return Aggregation(operator, _translate(tree.expr, expr), parameter, grouping)
+
+
+def _binary(tree: Any, expr: str) -> Binary:
+    left, right = _translate(tree.lhs, expr), _translate(tree.rhs, expr)
+    modifier = tree.modifier
+    if modifier is None:
+        return Binary(str(tree.op), left, right, returns_bool=False, matching=Matching())
+    if modifier.fill_values.lhs is not None or modifier.fill_values.rhs is not None:
+        word = next(token for token in tokens(expr) if token.text.startswith("fill"))
+        raise _error(
+            expr, f"{word.text}() is experimental in Prometheus and is not evaluated", word.start, _REAL
+        )
+    matching = modifier.matching
+    grouping = Grouping(
+        by=matching is not None and _word(matching.type) == "Include",
+        labels=() if matching is None else tuple(matching.labels),
+    )
+    how = Matching(_CARDINALITIES[_word(modifier.card)], grouping, tuple(modifier.group_labels or ()))
+    return Binary(str(tree.op), left, right, modifier.return_bool, how)
+
+
+def _word(value: Any) -> str:
+    """Return the name of one of the parser's enumeration values, which are no Enum."""
+    return str(value).rsplit(".", 1)[-1]
+
+
+def _milliseconds(length: timedelta | None) -> int:
+    assert length is not None
+    return round(length / timedelta(milliseconds=1))

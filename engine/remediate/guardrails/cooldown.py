@@ -1,0 +1,35 @@
+"""Not twice on the same target within a while."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.model.duration import Duration
+from engine.model.playbook import Refusal
+from engine.model.ports import Case
+from engine.registry import guardrail
+
+
+@guardrail("cooldown")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cooldown:
+    """Refuses while a run of this playbook acted on the same target less than `per_target` ago, or still does.
+
+    Counted from the run's last step, in the store, so a restart does not forget it.
+    """
+
+    per_target: Duration
+
+    def check(self, case: Case) -> Refusal | None:
+        for run in case.history:
+            if run.playbook != case.playbook.name or run.target != case.run.target or not run.acted:
+                continue
+            acted_at = run.acted_at or run.updated_at
+            until = (acted_at if run.state.terminal else case.at) + self.per_target
+            if until > case.at:
+                return Refusal(
+                    guardrail="cooldown",
+                    reason=f"run {run.id} acted on {run.target} at {acted_at:%H:%M:%S}; cooldown is {self.per_target}",
+                    until=until,
+                )
+        return None

@@ -1,0 +1,195 @@
+"""Advance a run by at most one call.
+
+The intent is saved before an effect, and its result after it. A crash in between leaves a step INTENDED
+with its key: the same call is then made again under the same key, which the other side knows, so that it
+has its effect once. A new attempt, with a new key, is made only after a terminal answer to the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from engine.errors import ActionError, ActionTimeout, ClusterError
+from engine.model.playbook import OnFailure, PlannedStep, Playbook, Run, RunState, StepState
+from engine.model.ports import Answer, Progress, RayApi
+from engine.remediate.plan import rebuild, step_key
+from engine.remediate.verify import GOOD_EVALUATIONS
+
+_ENDED = (StepState.SUCCEEDED, StepState.FAILED, StepState.SKIPPED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What a run needs of the outside."""
+
+    ray: RayApi | None
+    returns_anything: Callable[[str], bool]  # whether PromQL returns anything now; raises QueryError
+    firing: bool  # whether the alert still fires
+    save: Callable[[Run], None]  # raises StoreError: then nothing is done
+
+
+def advance(run: Run, playbook: Playbook, world: World, at: datetime) -> Run:
+    """Return the run one step further, saved; the same run if there is nothing to do yet."""
+    if run.state is RunState.ACTING:
+        after = _act(run, playbook, world, at)
+    elif run.state is RunState.VERIFYING:
+        after = _verify(run, world, at)
+    else:
+        return run
+    if after is not run:
+        after = replace(after, updated_at=at)
+        world.save(after)
+    return after
+
+
+def _act(run: Run, playbook: Playbook, world: World, at: datetime) -> Run:
+    index = next((i for i, step in enumerate(run.steps) if step.state not in _ENDED), None)
+    if index is None or _stopped(run):
+        return _start_verifying(run, playbook, at)
+    step = run.steps[index]
+    if step.state is StepState.PLANNED and step.attempt == 0:
+        return _begin(run, index, world, at)
+    if step.state is StepState.PLANNED:
+        return _call(run, index, world, at) if _waited(step, step.backoff, at) else run
+    if step.state is StepState.INTENDED:
+        return _call(run, index, world, at)
+    return _follow(run, index, world, at)
+
+
+def _begin(run: Run, index: int, world: World, at: datetime) -> Run:
+    """Decide whether a step is to be taken at all, once the step before has had time to show."""
+    step = run.steps[index]
+    before = run.steps[index - 1] if index else None
+    if before is not None and not _waited(before, step.wait, at):
+        return run
+    if not world.firing:
+        return _with(run, index, at, state=StepState.SKIPPED, ended_at=at, message="the alert fires no more")
+    if step.impossible:
+        return _with(run, index, at, state=StepState.SKIPPED, ended_at=at, message=step.impossible)
+    if step.unless is not None and world.returns_anything(step.unless):
+        return _with(
+            run, index, at, state=StepState.SKIPPED, ended_at=at, message="not needed: `unless` holds"
+        )
+    return _call(run, index, world, at)
+
+
+def _call(run: Run, index: int, world: World, at: datetime) -> Run:
+    """Make the call of a step's present attempt, or make the same call again after a crash."""
+    step = run.steps[index]
+    if step.state is not StepState.INTENDED:
+        attempt = step.attempt + 1
+        key = step_key(run, index, attempt)
+        run = _with(
+            run, index, at, state=StepState.INTENDED, attempt=attempt, key=key, started_at=at, ended_at=None
+        )
+        world.save(run)
+        step = run.steps[index]
+    try:
+        answer = rebuild(step).start(_ray(world), step.key)
+    except (ActionTimeout, ClusterError) as error:
+        # Nobody knows whether it was accepted: stay INTENDED, and ask again under the same key.
+        return _unanswered(run, index, at, str(error))
+    except ActionError as error:
+        answer = Answer(progress=Progress.FAILED, message=str(error))
+    return _take(run, index, answer, at)
+
+
+def _follow(run: Run, index: int, world: World, at: datetime) -> Run:
+    step = run.steps[index]
+    try:
+        answer = rebuild(step).poll(_ray(world), step.key)
+    except (ActionError, ClusterError) as error:
+        return _unanswered(run, index, at, str(error))
+    if answer.progress is Progress.RUNNING and _waited_since_start(step, step.timeout, at):
+        return _time_out(run, index, world, at)
+    return _take(run, index, answer, at)
+
+
+def _time_out(run: Run, index: int, world: World, at: datetime) -> Run:
+    """Ask a call that took too long to end; give it as long again to say that it did."""
+    step = run.steps[index]
+    if _waited_since_start(step, 2 * step.timeout, at):
+        said = f"no terminal answer after {2 * step.timeout:.0f} s; not tried again"
+        return _with(run, index, at, state=StepState.FAILED, ended_at=at, message=said, attempts=step.attempt)
+    said = f"took longer than {step.timeout:.0f} s; asked to end"
+    if step.message == said:
+        return run
+    try:
+        rebuild(step).cancel(_ray(world), step.key)
+    except (ActionError, ClusterError) as error:
+        return _with(
+            run, index, at, message=f"took longer than {step.timeout:.0f} s; cannot be ended: {error}"
+        )
+    return _with(run, index, at, message=said)
+
+
+def _take(run: Run, index: int, answer: Answer, at: datetime) -> Run:
+    step = run.steps[index]
+    if answer.progress is Progress.RUNNING:
+        if step.state is StepState.RUNNING and step.message == answer.message:
+            return run
+        return _with(run, index, at, state=StepState.RUNNING, message=answer.message)
+    if answer.progress is Progress.SUCCEEDED:
+        return _with(run, index, at, state=StepState.SUCCEEDED, ended_at=at, message=answer.message)
+    if step.attempt < step.attempts:
+        return _with(run, index, at, state=StepState.PLANNED, ended_at=at, message=answer.message)
+    return _with(run, index, at, state=StepState.FAILED, ended_at=at, message=answer.message)
+
+
+def _unanswered(run: Run, index: int, at: datetime, said: str) -> Run:
+    """Keep a step whose call got no answer; give up only long after its timeout, and never start another."""
+    step = run.steps[index]
+    if _waited_since_start(step, 2 * step.timeout, at):
+        said = f"no terminal answer after {2 * step.timeout:.0f} s, the last was: {said}; not tried again"
+        return _with(run, index, at, state=StepState.FAILED, ended_at=at, message=said, attempts=step.attempt)
+    return run if step.message == said else _with(run, index, at, message=said)
+
+
+def _start_verifying(run: Run, playbook: Playbook, at: datetime) -> Run:
+    within = playbook.verify.within if playbook.verify is not None else timedelta()
+    return replace(
+        run,
+        state=RunState.VERIFYING,
+        acted_at=at,
+        verify_until=at + within,
+        reason="waiting for the rule's condition",
+    )
+
+
+def _verify(run: Run, world: World, at: datetime) -> Run:
+    assert run.verify_until is not None
+    holds = run.verify_expr is None or world.returns_anything(run.verify_expr)
+    if run.good_evaluations >= GOOD_EVALUATIONS and holds:
+        said = f"the rule's condition was false at {run.good_evaluations} successive evaluations"
+        return replace(run, state=RunState.HELPED, reason=said)
+    if at > run.verify_until:
+        said = "the rule's condition still holds" if holds else f"`{run.verify_expr}` returns nothing"
+        return replace(run, state=RunState.DID_NOT_HELP, reason=said)
+    return run
+
+
+def _ray(world: World) -> RayApi:
+    if world.ray is None:
+        raise ActionError("no entry of ray.clusters in engine.yaml fits the alert's labels")
+    return world.ray
+
+
+def _stopped(run: Run) -> bool:
+    return any(step.state is StepState.FAILED and step.on_failure is OnFailure.STOP for step in run.steps)
+
+
+def _waited(step: PlannedStep, seconds: float, at: datetime) -> bool:
+    return step.ended_at is None or at >= step.ended_at + timedelta(seconds=seconds)
+
+
+def _waited_since_start(step: PlannedStep, seconds: float, at: datetime) -> bool:
+    return step.started_at is not None and at > step.started_at + timedelta(seconds=seconds)
+
+
+def _with(run: Run, index: int, at: datetime, **changes: Any) -> Run:
+    step = replace(run.steps[index], **changes)
+    steps = (*run.steps[:index], step, *run.steps[index + 1 :])
+    return replace(run, steps=steps, updated_at=at, reason=f"{step.name}: {step.message or step.state}")

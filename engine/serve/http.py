@@ -1,0 +1,101 @@
+"""The engine's HTTP door: health, readiness, reload, metrics."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from engine.errors import EngineError, LoadError
+
+_METRICS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Checks:
+    """What the door asks the service."""
+
+    def __init__(
+        self,
+        *,
+        healthy: Callable[[], str],
+        ready: Callable[[], str],
+        reload: Callable[[], None],
+        metrics: Callable[[], bytes],
+    ) -> None:
+        self.healthy = healthy  # "" if so, else why not
+        self.ready = ready
+        self.reload = reload  # raises LoadError; nothing was changed then
+        self.metrics = metrics
+
+
+def application(checks: Checks) -> Starlette:
+    """Return the ASGI application."""
+
+    def healthy(_: Request) -> Response:
+        why_not = checks.healthy()
+        return PlainTextResponse(why_not or "healthy", 503 if why_not else 200)
+
+    def ready(_: Request) -> Response:
+        why_not = checks.ready()
+        return PlainTextResponse(why_not or "ready", 503 if why_not else 200)
+
+    def reload(_: Request) -> Response:
+        try:
+            checks.reload()
+        except LoadError as error:
+            return PlainTextResponse(f"nothing was changed:\n{error}\n", 400)
+        except EngineError as error:
+            return PlainTextResponse(f"nothing was changed: {error}\n", 500)
+        return PlainTextResponse("reloaded")
+
+    def metrics(_: Request) -> Response:
+        return Response(checks.metrics(), headers={"content-type": _METRICS})
+
+    return Starlette(
+        routes=[
+            Route("/-/healthy", healthy),
+            Route("/-/ready", ready),
+            Route("/-/reload", reload, methods=["POST", "PUT"]),
+            Route("/metrics", metrics),
+        ]
+    )
+
+
+class HttpServer:
+    """The application served by uvicorn on a thread of its own."""
+
+    def __init__(self, app: Starlette, host: str, port: int) -> None:
+        config = uvicorn.Config(app, host=host, port=port, log_config=None, access_log=False, lifespan="off")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._serve, name="http", daemon=True)
+        self.failed: BaseException | None = None
+
+    def _serve(self) -> None:
+        try:
+            self._server.run()
+        except (OSError, SystemExit) as error:  # uvicorn exits when the port is taken
+            self.failed = error
+
+    def start(self) -> None:
+        """Begin to serve; `failed` is set if it cannot."""
+        self._thread.start()
+
+    @property
+    def started(self) -> bool:
+        """Whether it answers."""
+        return self._server.started
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End serving."""
+        self._server.should_exit = True
+        self._thread.join(timeout=5)

@@ -1,0 +1,40 @@
+"""The service's log: the engine's decisions and troubles, as key-values with constant messages."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+import structlog
+
+from engine.model.event import LASTING, Event, Kind
+
+_TROUBLE = frozenset({Kind.FAILED, Kind.MISSED, Kind.NOT_NOTIFIED, Kind.TROUBLE})
+
+
+def log_to_stderr(log_format: str, log_level: str) -> None:
+    """Set up logging: `text` for people, `json` for collectors."""
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(log_level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+    )
+
+
+def log_event(event: Event) -> None:
+    """Write one event to the log; those of every evaluation are left to the metrics."""
+    if event.kind not in LASTING:
+        return
+    log = structlog.get_logger("engine")
+    write = log.warning if event.kind in _TROUBLE else log.info
+    write(event.kind.value, subject=event.subject, reason=event.reason, **event.data)

@@ -1,0 +1,138 @@
+"""When what runs. APScheduler only wakes the engine; which slot is evaluated, the engine computes itself.
+
+Every group is one job and never overlaps itself. A wake-up that comes late is not lost
+(`misfire_grace_time=None`), several at once are one (`coalesce=True`); slots that passed meanwhile are
+counted. The first evaluation of each group is for its latest past slot, at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+import structlog
+from apscheduler.events import (
+    EVENT_JOB_ERROR,
+    EVENT_JOB_MAX_INSTANCES,
+    EVENT_JOB_MISSED,
+    JobExecutionEvent,
+    JobSubmissionEvent,
+)
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.interval import IntervalTrigger
+
+from engine.clock import Clock
+from engine.errors import EngineError
+from engine.flow.engine import Engine
+from engine.flow.slots import interval_of, missed_between, slot_at
+from engine.model.event import Kind
+from engine.model.rule import RuleGroup
+
+_log = structlog.get_logger("engine")
+
+Count = Callable[[str, str], None]
+"""Told what happened to a job (missed, overlap, error) and the job's id."""
+
+
+class Scheduler:
+    """Drives an engine by a clock, on a pool of threads."""
+
+    def __init__(self, engine: Engine, clock: Clock, *, pulse: timedelta, count: Count) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._pulse = pulse  # between two flushes, and between two rounds of remediation
+        self._count = count
+        self._busy = {group_id: threading.Lock() for group_id in engine.groups}
+        threads = min(32, len(engine.groups) + 2)
+        # Flush and heal have threads of their own: a slow Slack must not hold up an evaluation, nor the reverse.
+        pools = {
+            "default": ThreadPoolExecutor(threads),
+            "flush": ThreadPoolExecutor(1),
+            "heal": ThreadPoolExecutor(1),
+        }
+        defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+        self._scheduler = BackgroundScheduler(executors=pools, job_defaults=defaults, timezone="UTC")
+        self._scheduler.add_listener(
+            self._heard, EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_ERROR
+        )
+        # The events above are counted, which says more than a line of log for each.
+        logging.getLogger("apscheduler").setLevel(logging.CRITICAL)
+
+    def start(self) -> None:
+        """Evaluate every group's latest past slot now, and then each at its own slots."""
+        now = self._clock.now()
+        for group in self._engine.groups.values():
+            self._scheduler.add_job(self._tick, args=[group], id=f"first;{group.id}")
+            first = slot_at(group, now) + interval_of(group)
+            trigger = IntervalTrigger(
+                seconds=interval_of(group).total_seconds(), start_date=first, timezone="UTC"
+            )
+            self._scheduler.add_job(self._tick, trigger, args=[group], id=group.id)
+        for name, verb in (("flush", self._engine.flush), ("heal", self._engine.heal)):
+            trigger = IntervalTrigger(seconds=self._pulse.total_seconds(), start_date=now, timezone="UTC")
+            self._scheduler.add_job(self._pulse_of, trigger, args=[name, verb], id=name, executor=name)
+        self._scheduler.start()
+
+    def stop(self) -> None:
+        """Let running work end, and begin no more."""
+        self._scheduler.shutdown(wait=True)
+
+    @property
+    def running(self) -> bool:
+        """Whether it wakes the engine."""
+        return bool(self._scheduler.running)
+
+    def overdue(self) -> Sequence[str]:
+        """Return the groups whose last evaluation lies more than three intervals back."""
+        now = self._clock.now()
+        return [
+            group.id
+            for group in self._engine.groups.values()
+            if now - (self._engine.last_slot(group.id) or now) > 3 * interval_of(group) + timedelta(seconds=5)
+        ]
+
+    def _tick(self, group: RuleGroup) -> None:
+        lock = self._busy[group.id]
+        if not lock.acquire(blocking=False):
+            self._count("overlap", group.id)
+            return
+        try:
+            now = self._clock.now()
+            slot = slot_at(group, now)
+            last = self._engine.last_slot(group.id)
+            if last is not None and slot <= last:
+                return  # a clock that jumped back, or a restart within the slot
+            if missed := missed_between(group, last, slot):
+                self._engine.events.tell(
+                    now,
+                    Kind.MISSED,
+                    group.id,
+                    f"{missed} slots passed without an evaluation",
+                    missed=str(missed),
+                )
+            self._engine.tick(group.id, slot, late=now - slot > interval_of(group))
+        finally:
+            lock.release()
+
+    def _pulse_of(self, name: str, verb: Callable[[datetime], None]) -> None:
+        try:
+            verb(self._clock.now())
+        except EngineError as error:
+            self._count("error", name)
+            _log.warning(f"{name}_failed", error=str(error))
+
+    def _heard(self, event: JobExecutionEvent | JobSubmissionEvent) -> None:
+        if event.code == EVENT_JOB_MAX_INSTANCES:
+            if event.job_id not in (
+                "flush",
+                "heal",
+            ):  # these are slow when the other side is; nothing is lost
+                self._count("overlap", event.job_id)
+        elif event.code == EVENT_JOB_MISSED:
+            self._count("missed", event.job_id)
+        else:
+            self._count("error", event.job_id)
+            _log.error("job_failed", job=event.job_id, error=repr(event.exception))
