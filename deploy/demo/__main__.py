@@ -124,7 +124,7 @@ def _show(folder: Path, slack: SlackStub, narrator: Narrator) -> None:
             "the channel as a page": str(folder / "slack.html"),
             "the messages as JSON": str(folder / "slack"),
             "the engine's log": str(folder / "engine.log"),
-            "the run's record": f"engine playbook list --config {folder}/look.yaml",
+            "the run's record": f"{Path(sys.executable).parent}/engine playbook list --config {folder}/look.yaml",
         }
     )
     (folder / "look.yaml").write_text(f'state: {{url: "sqlite:///{folder}/engine.db"}}\n')

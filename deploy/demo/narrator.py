@@ -79,7 +79,7 @@ class Narrator:
         state = str(line["after"])
         self._alerts[str(line["subject"])] = state
         self.say(f"{line['alert']} is {state.upper()}: {line['reason']}", _COLOUR_OF.get(state, ""))
-        if summary := line.get("summary"):
+        if (summary := line.get("summary")) and state != "resolved":
             self.say(f"  {summary}")
 
     def _run(self, line: Line) -> None:

@@ -78,7 +78,7 @@ class RayCluster:
             for index in range(1, self._workers + 1):
                 self._start_node(index)
                 if index < self._workers:
-                    # Workers choose the next free socket names in the folder: two at once would choose the same.
+                    # Each takes the next free socket names of the folder; two at once would take the same.
                     self._nodes[index].wait_until(self._has_sockets, within=90.0, every=0.1)
             for node in self._nodes:
                 node.wait_until(self._is_complete, within=120.0, every=0.25)

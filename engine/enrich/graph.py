@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from engine.errors import ExpressionError
-from engine.lang.readable import clock, cut, number, size, span
+from engine.lang.readable import clock, cut, number, size, size_rate, span
 from engine.model.alert import Alert, Evidence, Picture, Text
 from engine.model.duration import Duration
 from engine.model.labels import ALERT_NAME, METRIC_NAME
@@ -100,7 +100,7 @@ class Unit:
 
 
 _BYTES = Unit(size, [(1024.0**power, name) for power, name in enumerate(("B", "KiB", "MiB", "GiB", "TiB"))])
-_RATE = Unit(lambda value: f"{size(value)}/s", [(factor, f"{name}/s") for factor, name in _BYTES.scales])
+_RATE = Unit(size_rate, [(factor, f"{name}/s") for factor, name in _BYTES.scales])
 _SECONDS = Unit(span, [(0.001, "ms"), (1.0, "s"), (60.0, "min"), (3600.0, "h"), (86_400.0, "d")])
 _NUMBER = Unit(number, [(1.0, ""), (1e6, "million"), (1e9, "billion")])
 

@@ -35,7 +35,7 @@ def evaluate(rule: AlertingRule, source: Source, slot: datetime, query_offset: t
 
 
 def fetch(expr: str, detect: Detector, source: Source, at: datetime) -> Window:
-    """Return the part of the signal that a detector looks at: its newest value, or `lookback` on a grid ending at `at`."""
+    """Return what a detector looks at: the newest value, or `lookback` on a grid that ends at `at`."""
     if not detect.lookback:
         return source.instant(expr, at)
     steps = detect.lookback // detect.step

@@ -50,6 +50,11 @@ def size(count: float) -> str:
     return _scaled(count, 1024, _BINARY, " ")
 
 
+def size_rate(per_second: float) -> str:
+    """Return bytes a second, such as `94.4 MiB/s`."""
+    return f"{size(per_second)}/s"
+
+
 def _scaled(value: float, base: int, units: Sequence[str], gap: str = "") -> str:
     power = 0
     # Compared after rounding: 999.96 is 1k and not 1000.

@@ -141,9 +141,10 @@ class _Composer:
             raise _Unreadable(line, column, f"nested deeper than {_MAX_DEPTH} levels")
         if isinstance(event, yaml.ScalarEvent):
             event.value.encode()  # a lone surrogate, from an escape, raises here and not in some log
-            plain = event.implicit[0]
-            null = plain and event.value in _NULLS
+            null = event.implicit[0] and event.value in _NULLS
             value = event.value if self._expand is None else self._expand_at(event.value, line, column)
+            # What was filled in may be a number although there must be quotes around `${…}` in some places.
+            plain = event.implicit[0] or value != event.value
             return ScalarNode(line, column, value, plain=plain, null=null)
         if isinstance(event, yaml.SequenceStartEvent):
             items = []

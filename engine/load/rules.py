@@ -16,9 +16,9 @@ from typing import Any
 from engine.errors import Problem
 from engine.load.expressions import check_expr, check_template, detect_names
 from engine.load.files import find_files, read_file, refuse
-from engine.load.nodes import MappingNode, Node, is_null
+from engine.load.nodes import MappingNode, Node, ScalarNode, is_null
 from engine.load.records import Decoder, Invalid, Reader, schema, suggest
-from engine.load.tests import PROMTOOL_INTERVAL, REFUSED, test_readers
+from engine.load.tests import PROMTOOL_INTERVAL, REFUSED, readers_of_tests
 from engine.model.duration import Duration
 from engine.model.labels import METRIC_NAME
 from engine.model.rule import AlertingRule, RecordingRule, Rule, RuleGroup
@@ -96,10 +96,15 @@ def _read_file(decoder: Decoder, interval: Duration, problems: list[Problem]) ->
     if not isinstance(root, MappingNode):
         raise decoder.fail(root, f"a rule file must be a mapping with `groups`, got {root}")
     if _is_object(root):
+        kind = root.get("kind")
+        if not isinstance(kind, ScalarNode) or kind.value != "PrometheusRule":
+            raise decoder.fail(
+                kind or root, f"an object of kind PrometheusRule is expected, got {kind or 'none'}"
+            )
         return Loaded(groups=decoder.record(root, _PrometheusRule).spec.groups)
     if "groups" not in root.entries and ("tests" in root.entries or "rule_files" in root.entries):
         return Loaded(tests=(_read_test_file(decoder, root, interval, problems),))
-    with decoder.reading(test_readers(interval, inline=True)):
+    with decoder.reading(readers_of_tests(interval, inline=True)):
         file = decoder.record(root, _RuleFile)
     tests = (TestFile(file=decoder.path, tests=file.tests, groups=file.groups),) if file.tests else ()
     return Loaded(groups=file.groups, tests=tests)
@@ -120,7 +125,7 @@ def _read_test_file(
     if written is not None and not evaluation:
         raise decoder.fail(written, "'evaluation_interval' must be longer than 0")
     given = {"file": decoder.path, "evaluation_interval": evaluation}
-    with decoder.reading(test_readers(evaluation, inline=False)):
+    with decoder.reading(readers_of_tests(evaluation, inline=False)):
         file = decoder.record(root, TestFile, "a test file", given=given)
     if len(set(file.group_eval_order)) < len(file.group_eval_order):
         decoder.report(root.entries["group_eval_order"].key, "'group_eval_order' names a group twice")

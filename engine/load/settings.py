@@ -54,7 +54,16 @@ def read_settings(path: str, content: bytes, problems: list[Problem]) -> Setting
     except Invalid:
         return None
     finally:
-        problems += decoder.problems
+        problems += [_with_hint(problem, content) for problem in decoder.problems]
+
+
+def _with_hint(problem: Problem, content: bytes) -> Problem:
+    """Return the problem with the way out of the commonest one with variables."""
+    line = b"".join(content.splitlines()[problem.line - 1 : problem.line])
+    if problem.message.startswith("not YAML") and b"${" in line:
+        hint = "between braces and brackets, quote what holds ${…}"
+        return problem._replace(message=f"{problem.message}; {hint}")
+    return problem
 
 
 def _expand(text: str) -> str:

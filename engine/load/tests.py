@@ -43,7 +43,7 @@ REFUSED = {
 """Why some fields of test files, here or elsewhere, are not known."""
 
 
-def test_readers(interval: Duration, *, inline: bool) -> Mapping[Any, Reader]:
+def readers_of_tests(interval: Duration, *, inline: bool) -> Mapping[Any, Reader]:
     """Return how test groups are read whose samples are `interval` apart unless they say otherwise."""
     return {
         TestGroup: partial(_read_group, interval=interval),
@@ -54,9 +54,6 @@ def test_readers(interval: Duration, *, inline: bool) -> Mapping[Any, Reader]:
         Never: _read_never,
         datetime: _read_start,
     }
-
-
-test_readers.__test__ = False  # type: ignore[attr-defined]  # not a test case of pytest
 
 
 def _read_group(decoder: Decoder, node: Node, what: str, *, interval: Duration) -> TestGroup:

@@ -19,7 +19,7 @@ class Duration(timedelta):
         ("s", 1000),
         ("ms", 1),
     )
-    _PATTERN: ClassVar = re.compile("".join(rf"(?:(\d+){unit})?" for unit, _ in _UNITS))
+    _PATTERN: ClassVar = re.compile("".join(rf"(?:(\d+){unit})?" for unit, _ in _UNITS), re.ASCII)
 
     @classmethod
     def parse(cls, text: str) -> Duration:

@@ -44,7 +44,10 @@ class PrometheusSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayCluster:
-    """One Ray cluster; the first whose matchers fit an alert's labels is the alert's. `name` and `address` are templates."""
+    """One Ray cluster; the first whose matchers fit an alert's labels is the alert's.
+
+    `name` and `address` are templates.
+    """
 
     name: str
     address: str

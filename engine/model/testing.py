@@ -25,7 +25,10 @@ class Match(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class InputSeries:
-    """A series that exists in the test: one value an interval from the start; `present` false where missing, `stale` at a stale marker."""
+    """A series that exists in the test: one value an interval from the start.
+
+    `present` is false where a sample is missing, `stale` true at a stale marker.
+    """
 
     labels: Labels
     values: Floats

@@ -10,13 +10,14 @@ Pure, and safe on any input. Three things are kept here and nowhere else:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from engine.lang.mrkdwn import block, code, fallback, fit, link, words
-from engine.lang.readable import Telling, clock, columns, cut, number, one_line, plural, span
+from engine.lang.readable import Telling, clock, columns, cut, number, one_line, plural, size, size_rate, span
 from engine.model.alert import Alert, Evidence, Picture, Table, Text
 from engine.model.labels import ALERT_NAME, Labels
 from engine.model.notification import Notification
@@ -28,6 +29,7 @@ MAX_CHARTS = 3
 _SHOWN_WITH_EVIDENCE = 3  # alerts; the others' evidence is on the engine's own page
 _SHOWN_RUNS = 3
 _SHOWN_ALERTS = 15
+_IN_BYTES = re.compile(r"(\d+(?:\.\d+)?) ?([KMGTP])iB(/s)?")
 _YEAR = 365 * 86_400.0  # seconds
 # Shares of the characters, in escaped form. They add up to less than Slack takes in one message.
 _SUMMARY, _DESCRIPTION, _LABELS, _ALERTS = 500, 600, 900, 1900
@@ -161,22 +163,33 @@ def _one(notification: Notification) -> Iterable[Block]:
 
 def _figures(alert: Alert, at: datetime) -> list[tuple[str, str]]:
     """Return names and values, at most ten."""
-    details, value = alert.details, number(alert.value)
+    details, show = alert.details, _reader(alert)
+    value = show(alert.value)
     if (bound := details.get("bound")) is not None:
-        value += f", limit {number(bound)}"
+        value += f", limit {show(bound)}"
     if (expected := details.get("expected")) is not None:
-        value += f", expected {number(expected)}"
+        value += f", expected {show(expected)}"
         if "low" in details and "high" in details:
-            value += f" ({number(details['low'])} to {number(details['high'])})"
+            value += f" ({show(details['low'])} to {show(details['high'])})"
     found = [("Value" if alert.firing else "Last value", value)]
     if alert.firing and (eta := details.get("eta")) is not None:
         found.append(("Limit reached in", _reached(eta, details, at)))
     if alert.firing and (slope := details.get("slope_per_hour")) is not None:
-        found.append(("Trend", f"{'+' if slope > 0 else ''}{number(slope)} an hour"))
+        found.append(("Trend", f"{'+' if slope > 0 else ''}{show(slope)} an hour"))
     return [
         *found,
         ("Condition holds since" if alert.firing else "Condition held since", clock(alert.active_at, at)),
     ]
+
+
+def _reader(alert: Alert) -> Callable[[float], str]:
+    """Return how to write the alert's figures: in bytes, if its annotations print its very value in bytes."""
+    for text in alert.annotations.values():
+        for figure, power, rate in _IN_BYTES.findall(text):
+            printed = float(figure) * 1024.0 ** ("KMGTP".index(power) + 1)
+            if abs(printed - alert.value) <= 0.01 * abs(alert.value):
+                return size_rate if rate else size
+    return number
 
 
 def _reached(eta: float, details: Mapping[str, float], at: datetime) -> str:

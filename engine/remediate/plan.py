@@ -66,7 +66,7 @@ def plan(
 
 
 def run_id(alert: Alert, playbook: str, number: int) -> str:
-    """Return the id of the `number`-th run of a playbook in one episode of an alert: the same for all who compute it."""
+    """Return the id of the `number`-th run of a playbook in one episode of an alert, the same for all who ask."""
     text = "\n".join([alert.episode, playbook, str(number)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -166,9 +166,14 @@ def _verify(run: Run, world: World, at: datetime) -> Run:
         said = f"the rule's condition was false at {run.good_evaluations} successive evaluations"
         return replace(run, state=RunState.HELPED, reason=said)
     if at > run.verify_until:
-        said = "the rule's condition still holds" if holds else f"`{run.verify_expr}` returns nothing"
-        return replace(run, state=RunState.DID_NOT_HELP, reason=said)
+        return replace(run, state=RunState.DID_NOT_HELP, reason=_why_not(run, holds=holds))
     return run
+
+
+def _why_not(run: Run, *, holds: bool) -> str:
+    if run.judged_at is None:
+        return "nobody can say whether it helped: the rule was not evaluated since"
+    return "the rule's condition still holds" if holds else f"`{run.verify_expr}` returns nothing"
 
 
 def _ray(world: World) -> RayApi:

@@ -12,6 +12,7 @@ import yaml
 
 from engine.errors import TemplateError
 from engine.lang.template import parse
+from engine.model.labels import Labels
 from tests.unit.lang.template.cases import (
     CASES,
     DATA,
@@ -24,8 +25,6 @@ from tests.unit.lang.template.cases import (
     answer,
 )
 
-OURS_ONLY = {"{{ 089 }}", "{{ 1i }}"}
-
 
 def _rule(name, templates):
     return {"alert": name, "expr": f'm{{rule="{name}"}}', "annotations": templates}
@@ -36,21 +35,16 @@ def _write(folder, rules, tests):
     (folder / "tests.yml").write_text(yaml.safe_dump({"rule_files": ["rules.yml"], "tests": [tests]}))
 
 
-def _series(labels, value):
-    pairs = ", ".join(f'{name}="{text}"'.replace("\\", "\\\\") for name, text in labels.items())
-    return {"series": f"m{{{pairs}}}", "values": value}
+def _selector(labels):
+    """The series as promtool reads it."""
+    return str(Labels({"__name__": "m", **labels}))
 
 
 def _test(expected, values):
     """One test group: for each rule its value and the annotations that it must have."""
     plain = {name: text for name, text in LABELS.items() if name != "__name__"}
-    quoted = {name: text.replace("\\", "\\\\").replace('"', '\\"') for name, text in plain.items()}
     series = [
-        {
-            "series": f"m{{{', '.join(f'{n}="{t}"' for n, t in (quoted | {'rule': rule}).items())}}}",
-            "values": value,
-        }
-        for rule, value in values.items()
+        {"series": _selector(plain | {"rule": rule}), "values": value} for rule, value in values.items()
     ]
     up = [
         {"series": f'up{{instance="{name}", job="x"}}', "values": value}

@@ -20,7 +20,7 @@ from engine.lang.template.values import Fault, Map, Root, clean, go_type, is_tru
 STEPS = 100_000
 """The most commands and turns of loops that one expansion may take."""
 
-_DEPTH = 60  # of blocks, pipelines and templates within each other; some six frames of Python each
+_DEPTH = 100  # of blocks, pipelines and templates within each other; some six frames of Python each
 _ABSENT = object()  # a pipeline's value before its first command
 _DEFAULTS: Mapping[str, object] = {"labels": {}, "externalLabels": {}, "externalURL": ""}
 

@@ -145,11 +145,10 @@ def _kind(value: object) -> str:
 
 def _equal(left: object, right: object) -> bool:
     kinds = {_kind(left), _kind(right)}
-    for value in (left, right):
-        if isinstance(value, (Map, tuple)):
-            raise Fault(f"a {go_type(value)} cannot be compared")
     if "nil" in kinds:
         return left is right
+    if isinstance(left, (Map, tuple)):
+        raise Fault(f"a {go_type(left)} cannot be compared")
     if len(kinds) > 1:
         raise Fault(f"incompatible types for comparison: {go_type(left)} and {go_type(right)}")
     return left is right if isinstance(left, Sample) else left == right

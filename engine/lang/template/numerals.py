@@ -77,8 +77,10 @@ def show_integer(value: int, verb: str, layout: Layout) -> str | None:
         return None
     sign = "-" if value < 0 else "+" if layout.plus else " " if layout.space else ""
     digits = format(abs(value), bases[verb])
+    if layout.precision == 0 and value == 0:
+        return " " * layout.width
     if layout.precision is not None:
-        digits = "" if layout.precision == 0 and value == 0 else digits.rjust(layout.precision, "0")
+        digits = digits.rjust(layout.precision, "0")
     elif layout.zero:
         digits = digits.rjust(layout.width - len(sign), "0")
     marks = {"b": "0b", "o": "0", "x": "0x", "X": "0X"}

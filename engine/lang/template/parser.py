@@ -16,7 +16,7 @@ from engine.lang.template.lexer import Kind, Token, error_at, tokenize
 from engine.lang.template.quoting import unquote, unquote_rune
 from engine.lang.template.values import Fault, suggest
 
-_DEPTH = 30  # of blocks and parentheses within each other; evaluation recurses as deep
+_DEPTH = 50  # of blocks and parentheses within each other; evaluation recurses as deep
 _CONSTANTS = frozenset({Kind.BOOL, Kind.CHARACTER, Kind.NUMBER, Kind.STRING})
 _OPERANDS = _CONSTANTS | {Kind.DOT, Kind.FIELD, Kind.NAME, Kind.VARIABLE, Kind.OPEN}
 
@@ -243,12 +243,16 @@ class _Parser:
             if context != "range" or len(names) > 1:
                 raise error_at(self.text, mark.position, f"too many variables in {context}")
             self.next()
-        if len(names) > 1 or (names and self.tokens[self.index - 1].kind is Kind.COMMA):
-            raise error_at(
-                self.text, self.peek().position, "range can only set variables: $index, $element := …"
-            )
+            if self.skip_space().kind is not Kind.VARIABLE:
+                raise self.only_variables()
+        if len(names) > 1:
+            raise self.only_variables()
         self.index = start
         return (), False
+
+    def only_variables(self) -> TemplateError:
+        message = "range can only set variables: $index, $element := …"
+        return error_at(self.text, self.peek().position, message)
 
     def command(self) -> nodes.Command:
         start = self.peek()
@@ -356,21 +360,21 @@ def number_of(text: str) -> int | float:
     """Return the number that a literal of Go stands for: a float if it has a point or an exponent."""
     if text.endswith("i"):
         raise Fault(f"complex numbers such as {text} are not supported")
+    hexadecimal, binary_exponent = re.search("0[xX]", text), re.search("[pP]", text)
     try:
-        if re.fullmatch(r"[+-]?0[xX][^.pP]*", text) or not re.search(r"[.eEpP]", text):
-            octal = re.fullmatch(r"[+-]?0[0-7_]+", text)
-            number = int(text, 8) if octal else int(text, 0)
-            if not -(1 << 63) <= number < 1 << 63:
-                raise Fault(f"{text} overflows int")
-            return number
-        if not re.search("0[xX]", text):
-            value = float(text)
-        elif re.search("[pP]", text):
-            value = float.fromhex(text.replace("_", ""))
-        else:
-            raise ValueError(text)
+        if not re.search("[.pP]" if hexadecimal else "[.eE]", text):
+            return _integer_of(text)
+        value = float.fromhex(text.replace("_", "")) if hexadecimal and binary_exponent else float(text)
     except (ValueError, OverflowError):
         raise Fault(f"bad number syntax: {text!r}") from None
     if value in (float("inf"), float("-inf")):
         raise Fault(f"{text} overflows float64")
     return value
+
+
+def _integer_of(text: str) -> int:
+    octal = re.fullmatch(r"[+-]?0[0-7_]+", text)
+    number = int(text, 8) if octal else int(text, 0)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise Fault(f"{text} overflows int")
+    return number

@@ -22,6 +22,7 @@ _DIRECTIVE = re.compile(
     re.DOTALL,
 )
 _DEPTH = 50  # of maps within maps; `args` could nest them without end
+_U64 = (1 << 64) - 1
 _ADDRESS = "0xc000000000"
 
 
@@ -244,18 +245,19 @@ def _integer(value: int, verb: str, style: Style) -> str | None:
     if verb in "cqU":
         character = chr(value) if 0 <= value <= 0x10FFFF and not 0xD800 <= value <= 0xDFFF else "\ufffd"
         if verb == "U":
-            code = f"U+{value:04X}"
-            return replace(style, zero=False).pad(f"{code} '{character}'" if style.sharp else code)
+            code = f"U+{value & _U64:0{max(4, style.precision or 0)}X}"
+            shown = style.sharp and character.isprintable() and ord(character) == value
+            return replace(style, zero=False).pad(f"{code} '{character}'" if shown else code)
         return style.pad(character if verb == "c" else quote_rune(character, ascii_only=style.plus))
     return show_integer(value, verb, style)
 
 
 def _string(text: str, verb: str, style: Style) -> str | None:
-    if style.go_syntax:
-        return style.pad(quote(text))
     if verb in "xX":
         return style.pad(hexadecimal(text, verb, style.precision, spaced=style.space, prefixed=style.sharp))
     cut = text if style.precision is None else text[: style.precision]
+    if style.go_syntax:
+        return style.pad(quote(cut))
     if verb in "sv":
         return style.pad(cut)
     if verb == "q":
@@ -277,7 +279,8 @@ class _Printer:
             raise Fault(f"a value is nested deeper than {_DEPTH}")
         verb, style = self.verb, self.style
         if verb == "T":
-            self.out.write(style.pad(go_type(value)))
+            cut = None if value is None else style.precision
+            self.out.write(style.pad(go_type(value)[:cut]))
         elif value is None:
             self.out.write(_null(verb, style, depth))
         elif isinstance(value, Map):

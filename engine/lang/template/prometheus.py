@@ -274,7 +274,9 @@ def _humanize_duration(value: object) -> str:
     seconds = _to_float(value)
     if not math.isfinite(seconds):
         return _four_digits(seconds)
-    if 0 < abs(seconds) < 1:
+    if seconds == 0:
+        return _four_digits(seconds, "s")
+    if abs(seconds) < 1:
         return _four_digits(*_scaled_up(seconds)) + "s"
     sign, size = "-" if seconds < 0 else "", abs(seconds)
     if size < 60:

@@ -6,6 +6,7 @@ from engine.lang.template import nodes
 from engine.lang.template.values import variable_of
 
 Path = tuple[str, ...]
+_VISITS = 1000  # of templates by others; a template that passes on a part of its dot could go on for ever
 
 
 Scope = dict[str, Path | None]
@@ -18,6 +19,14 @@ class _Reader:
         self.tree = tree
         self.found: set[Path] = set()
         self.visited: set[tuple[str, Path | None]] = set()
+        self.pending: list[tuple[str, Path | None]] = []
+
+    def run(self) -> set[Path]:
+        self.body(self.tree.body, (), {"": ()})
+        while self.pending:
+            name, dot = self.pending.pop()
+            self.body(self.tree.defined[name], dot, {"": dot})
+        return self.found
 
     def body(self, body: nodes.Body, dot: Path | None, scope: Scope) -> None:
         for node in body:
@@ -40,9 +49,11 @@ class _Reader:
                     self.defined(node.name, path)
 
     def defined(self, name: str, dot: Path | None) -> None:
-        if name in self.tree.defined and (name, dot) not in self.visited:
-            self.visited.add((name, dot))
-            self.body(self.tree.defined[name], dot, {"": dot})
+        """Note that a template is expanded with that dot; each is read once, so that recursion ends."""
+        visit = name, dot if len(self.visited) < _VISITS else None
+        if name in self.tree.defined and visit not in self.visited:
+            self.visited.add(visit)
+            self.pending.append(visit)
 
     def pipeline(self, pipeline: nodes.Pipeline, dot: Path | None, scope: Scope) -> Path | None:
         """Note what a pipeline reads, and return the path of its value if it is nothing but a path."""
@@ -92,6 +103,4 @@ class _Reader:
 
 def paths_read(tree: nodes.Tree) -> set[Path]:
     """Return every path into the data that a template may read, such as (detect, eta)."""
-    reader = _Reader(tree)
-    reader.body(tree.body, (), {"": ()})
-    return reader.found
+    return _Reader(tree).run()

@@ -37,7 +37,8 @@ class Breaker:
             return None
         return Refusal(
             guardrail="breaker",
-            reason=f"the last {len(failed)} runs of {case.playbook.name} did not help; open until {until:%Y-%m-%d %H:%M}",
+            reason=f"the last {len(failed)} runs of {case.playbook.name} did not help; "
+            f"open until {until:%Y-%m-%d %H:%M} UTC",
             until=until,
         )
 

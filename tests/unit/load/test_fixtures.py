@@ -42,7 +42,8 @@ def test_bad_files_are_refused_with_every_problem_at_its_place(path):
         LOADERS[path.parent.name](path)
     elsewhere = {str(path): ""}
     reported = [
-        elsewhere.get(problem.path, f"{Path(problem.path).name}:") + f"{problem.line}:{problem.column}: {problem.message}"
+        elsewhere.get(problem.path, f"{Path(problem.path).name}:")
+        + f"{problem.line}:{problem.column}: {problem.message}"
         for problem in refused.value.problems
     ]
     expected = [found[1] for line in path.read_text().splitlines() if (found := EXPECTED.fullmatch(line))]
@@ -51,7 +52,9 @@ def test_bad_files_are_refused_with_every_problem_at_its_place(path):
 
 
 def test_problems_of_several_files_come_together_sorted_by_file_and_line():
-    paths = [FILES / "rules" / name for name in ("unknown_field.bad.yaml", "duplicate_keys.bad.yaml", "no.yaml")]
+    paths = [
+        FILES / "rules" / name for name in ("unknown_field.bad.yaml", "duplicate_keys.bad.yaml", "no.yaml")
+    ]
     with pytest.raises(LoadError) as refused:
         load_rules(paths)
     problems = refused.value.problems

@@ -15,7 +15,7 @@ def alert(instance="n1", *, state=AlertState.FIRING, name="Full", annotations=No
     signal = Labels(instance=instance)
     return Alert(
         rule_id="rules;store;Full",
-        labels=Labels(alertname=name, severity="warning", **{**signal, **labels}),
+        labels=Labels({"alertname": name, "severity": "warning", **signal, **labels}),
         signal=signal,
         annotations=annotations or {},
         state=state,

@@ -31,7 +31,11 @@ def test_alerts_are_told_apart_and_bounded():
 
 
 def test_runs_and_evidence_are_shown():
-    evidence = (Table("T", ("a", "b"), (("1", "2"),), "note"), Text("W", "first\nsecond"), Picture("P", PNG, "a line"))
+    evidence = (
+        Table("T", ("a", "b"), (("1", "2"),), "note"),
+        Text("W", "first\nsecond"),
+        Picture("P", PNG, "a line"),
+    )
     lines = render(notification(alert(), runs=(run(),), evidence={alert().fingerprint: evidence}))
     text = "\n".join(lines)
     assert "> relieve on prod/n1: auto, acting" in text
@@ -42,5 +46,8 @@ def test_runs_and_evidence_are_shown():
 
 def test_nothing_that_is_shown_can_steer_the_terminal():
     evil = "\x1b]0;owned\x07\r\x1b[2J"
-    told = notification(alert(annotations={"summary": evil}, note=evil), evidence={alert(note=evil).fingerprint: (Text(evil, evil),)})
+    told = notification(
+        alert(annotations={"summary": evil}, note=evil),
+        evidence={alert(note=evil).fingerprint: (Text(evil, evil),)},
+    )
     assert all(line.isprintable() for line in render(told))

@@ -84,7 +84,7 @@ def test_a_message_that_was_deleted_is_posted_anew(stub, slack):
     stub.delete(stub.messages[0])
     again = slack.notify(notification(alert(), reason=Reason.PROGRESS, evidence=CHART), receipt)
     assert again["ts"] != receipt["ts"]
-    assert images([message for message in stub.messages if message.ts == again["ts"]][0])
+    assert images(next(message for message in stub.messages if message.ts == again["ts"]))
 
 
 @pytest.mark.parametrize("word", ["message_not_found", "cant_update_message", "edit_window_closed"])
@@ -115,7 +115,9 @@ def test_a_chart_is_uploaded_once_an_incident_and_stays_in_the_message(stub, sla
 
 
 @pytest.mark.parametrize("step", ["files.getUploadURLExternal", "upload", "files.completeUploadExternal"])
-@pytest.mark.parametrize("failure", [Failure(error="missing_scope"), Failure(status=500), Failure(status=429)])
+@pytest.mark.parametrize(
+    "failure", [Failure(error="missing_scope"), Failure(status=500), Failure(status=429)]
+)
 def test_an_upload_that_fails_does_not_lose_the_message(stub, slack, caplog, step, failure):
     if step == "upload" and failure.status == 200:
         pytest.skip("the transfer of bytes answers with a status only")
@@ -132,7 +134,9 @@ def test_an_upload_that_failed_is_tried_again_with_the_next_notification(stub, s
     assert len(images(stub.messages[0])) == 1
 
 
-def test_a_chart_that_slack_does_not_take_yet_stays_in_the_thread_and_is_shown_by_the_next_update(stub, slack):
+def test_a_chart_that_slack_does_not_take_yet_stays_in_the_thread_and_is_shown_by_the_next_update(
+    stub, slack
+):
     stub.fail("chat.update", Failure(error="invalid_blocks"))
     receipt = slack.notify(notification(alert(), evidence=CHART), None)
     assert not images(stub.messages[0])

@@ -36,8 +36,20 @@ NUMBERS = st.floats()
 INSTANTS = st.integers(-10_000_000, 10_000_000).map(lambda seconds: AT + timedelta(seconds=seconds))
 LABELS = st.dictionaries(ANYTHING, ANYTHING, max_size=12).map(lambda pairs: Labels(pairs, alertname="A"))
 DETAILS = st.dictionaries(
-    st.sampled_from("eta eta_earliest eta_latest probability bound slope_per_hour expected low high".split()),
-    NUMBERS.filter(lambda value: value == value),
+    st.sampled_from(
+        [
+            "eta",
+            "eta_earliest",
+            "eta_latest",
+            "probability",
+            "bound",
+            "slope_per_hour",
+            "expected",
+            "low",
+            "high",
+        ]
+    ),
+    st.floats(allow_nan=False),
 )
 ALERTS = st.builds(
     Alert,
@@ -92,7 +104,7 @@ RUNS = st.builds(
     acted_at=st.none(),
     judged_at=st.none(),
     approve_until=st.none() | INSTANTS,
-    refusal=st.none() | st.builds(Refusal, ANYTHING, ANYTHING, st.none() | INSTANTS),
+    refusal=st.none() | st.builds(Refusal, guardrail=ANYTHING, reason=ANYTHING, until=st.none() | INSTANTS),
     reason=ANYTHING,
     approved_by=st.none() | ANYTHING,
 )
@@ -172,10 +184,31 @@ def test_the_status_says_since_when():
 
 
 def test_a_forecast_says_when_it_will_be_worse_and_how_sure_that_is():
-    details = {"eta": 7040.0, "eta_earliest": 5200.0, "eta_latest": 10_100.0, "probability": 0.93, "bound": 1e10}
+    details = {
+        "eta": 7040.0,
+        "eta_earliest": 5200.0,
+        "eta_latest": 10_100.0,
+        "probability": 0.93,
+        "bound": 1e10,
+    }
     text = shown(compose(notification(alert(details=details))))
     assert "*1h 57m*, at 16:25 UTC\nearliest 1h 27m, latest 2h 48m (93% sure)" in text
     assert "7.75G, limit 10G" in text
+
+
+@pytest.mark.parametrize(
+    ("summary", "value"),
+    [
+        ("now 7.218GiB", "7.22 GiB"),
+        ("spills 7.218 GiB/s", "7.22 GiB/s"),
+        ("12GiB of another thing", "7.75G"),
+        ("", "7.75G"),
+    ],
+)
+def test_figures_have_the_unit_in_which_the_summary_prints_the_value(summary, value):
+    assert (
+        f"*Value*\n{value}\n" in shown(compose(notification(alert(annotations={"summary": summary})))) + "\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -220,7 +253,9 @@ def test_a_thousand_alerts_are_one_message_that_says_how_many_are_not_shown():
 
 
 def test_a_dry_run_says_what_it_would_do_and_that_nothing_was_done():
-    text = shown(compose(notification(alert(), runs=(run(step(), mode=Mode.DRY_RUN, state=RunState.PLANNED),))))
+    text = shown(
+        compose(notification(alert(), runs=(run(step(), mode=Mode.DRY_RUN, state=RunState.PLANNED),)))
+    )
     assert "*nothing was done*; it would\n→ free objects: would free objects" in text
 
 
@@ -231,7 +266,7 @@ def test_a_step_shows_its_ray_job():
 @pytest.mark.parametrize(
     ("one", "says"),
     [
-        (run(state=RunState.REFUSED, refusal=Refusal("cooldown", "ran 5m ago", AT)), "*refused* by `cooldown`: ran 5m ago, not before 14:28 UTC"),
+        (run(state=RunState.REFUSED, refusal=Refusal(guardrail="cooldown", reason="ran 5m ago", until=AT)), "*refused* by `cooldown`: ran 5m ago, not before 14:28 UTC"),
         (run(state=RunState.WAITING, approve_until=AT), "*waiting for approval* until 14:28 UTC, run `run-1`"),
         (run(state=RunState.VERIFYING, good_evaluations=1), "*verifying*, condition false at 1 of 2 evaluations"),
         (run(state=RunState.DID_NOT_HELP), "*did not help*"),
@@ -244,7 +279,9 @@ def test_a_run_says_in_words_where_it_is(one, says):
 
 
 def test_a_table_is_aligned_and_says_what_its_note_says():
-    table = Table("Largest", ("size", "owner"), (("7.2 GiB", "etl"), ("600 MiB", "a-long-name")), "Total 8 GiB")
+    table = Table(
+        "Largest", ("size", "owner"), (("7.2 GiB", "etl"), ("600 MiB", "a-long-name")), "Total 8 GiB"
+    )
     text = shown(compose(notification(alert(), evidence={alert().fingerprint: (table,)})))
     assert "*Largest*\n```   size  owner\n7.2 GiB  etl\n600 MiB  a-long-name```" in text
     assert "Total 8 GiB" in text
@@ -266,7 +303,10 @@ def test_links_lead_to_the_runbook_and_the_engine():
     url = "https://runbooks.example.com/Full?a=1&b=2"
     told = notification(alert(annotations={"runbook_url": url}), external_url="https://engine.example.com")
     text = shown(compose(told))
-    assert "<https://runbooks.example.com/Full?a=1&amp;b=2|Runbook> · <https://engine.example.com|Engine>" in text
+    assert (
+        "<https://runbooks.example.com/Full?a=1&amp;b=2|Runbook> · <https://engine.example.com|Engine>"
+        in text
+    )
 
 
 # Text.

@@ -77,8 +77,7 @@ def test_functions_that_promtool_cannot_check_follow_the_documentation(text, exp
         ("{{ $detect }}", "map[eta:5400 samples:12]"),
         (
             "{{ . }}",
-            "{map[] map[]  map[eta:5400 samples:12] "
-            "map[jobs:[map[id:a] map[id:b]] largest_owner:map[bytes:5e+09 submission_id:raysubmit_1]] map[node:head]}",
+            "{map[] map[]  map[eta:5400 samples:12] map[jobs:[map[id:a] map[id:b]] largest_owner:map[bytes:5e+09 submission_id:raysubmit_1]] map[node:head]}",
         ),
     ],
 )

@@ -55,3 +55,15 @@ def test_every_path_that_a_template_reads_is_found(text, expected):
 def test_a_template_that_does_not_parse_reads_nothing():
     with pytest.raises(TemplateError):
         variables("{{ if }}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{{ define "t" }}{{ template "t" .x }}{{ template "t" .y }}{{ template "t" .z }}{{ end }}{{ template "t" .Plan }}',
+        "".join(f'{{{{ define "{n}" }}}}{{{{ template "{n + 1}" . }}}}{{{{ end }}}}' for n in range(3000))
+        + '{{ template "0" .Plan }}',
+    ],
+)
+def test_finding_ends_however_templates_call_each_other(text):
+    assert ("plan",) in variables(text)
