@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import secrets
 import shutil
 import sys
@@ -11,17 +10,17 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from deploy.demo import parts, ports, web
+from deploy.demo import parts, web
+from deploy.demo.engine_process import HERE, EngineProcess
 from deploy.demo.narrator import Narrator
 from deploy.demo.parts import PartMissing
 from deploy.demo.ports import PortTaken
-from deploy.demo.processes import Child, NotReady, exit_on_signals, users_of
+from deploy.demo.processes import NotReady, exit_on_signals, users_of
 from deploy.demo.prometheus import Prometheus
 from deploy.demo.ray_cluster import RayCluster
 from deploy.demo.slack_render import render, render_html
 from deploy.demo.slack_stub import SlackStub
 
-HERE = Path(__file__).resolve().parent
 FILL = HERE / "workloads" / "fill_store.py"
 STORE_BYTES = 100_000_000
 STORY_SECONDS = 170.0
@@ -64,8 +63,11 @@ def _play(folder: Path, narrator: Narrator) -> bool:
         narrator.say("Starting a Ray cluster: a head and one more node, object stores of 100 MB each …")
         stack.enter_context(ray)
         narrator.say(f"Ray is up: dashboard on {ray.dashboard_url}")
-        engine, url = _start_engine(stack, folder, prometheus, ray, slack)
-        narrator.say(f"The engine is up: {url}/metrics; waiting for the first samples from Ray …")
+        engine = EngineProcess(
+            folder, prometheus_url=prometheus.url, ray_url=ray.dashboard_url, slack_url=slack.url
+        )
+        stack.enter_context(engine)
+        narrator.say(f"The engine is up: {engine.url}/metrics; waiting for the first samples from Ray …")
         prometheus.wait_for("ray_object_store_available_memory", within=60)
         job = ray.submit(
             ["python", str(FILL), "--mb-per-put", "3", "--pause", "0.6", "--total-mb", "260"],
@@ -82,30 +84,6 @@ def _play(folder: Path, narrator: Narrator) -> bool:
         f"`make demo-clean` removes {folder.name}/ and what was downloaded."
     )
     return helped and not left
-
-
-def _start_engine(
-    stack: ExitStack, folder: Path, prometheus: Prometheus, ray: RayCluster, slack: SlackStub
-) -> tuple[Child, str]:
-    """Start `engine run`, as in production, and return it with its address once it is ready."""
-    listen = f"127.0.0.1:{ports.free_port()}"
-    env = {
-        **os.environ,
-        "DEMO_PROMETHEUS_URL": prometheus.url,
-        "DEMO_RAY_URL": ray.dashboard_url,
-        "DEMO_SLACK_URL": slack.url,
-        "DEMO_FOLDER": str(folder),
-    }
-    command = [str(Path(sys.executable).parent / "engine"), "run", "--config", str(HERE / "engine.yaml")]
-    engine = Child(
-        "the engine",
-        [*command, "--listen", listen, "--log-format", "json"],
-        log=folder / "engine.log",
-        env=env,
-    )
-    stack.enter_context(engine)
-    engine.wait_until(lambda: web.answers(f"http://{listen}/-/ready"), within=30)
-    return engine, f"http://{listen}"
 
 
 def _show(folder: Path, slack: SlackStub, narrator: Narrator) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
-Line = dict[str, Any]
+from deploy.demo.engine_process import Line, follow
 
 _BOLD, _RED, _YELLOW, _GREEN, _FAINT, _PLAIN = (
     "\033[1m",
@@ -54,7 +52,7 @@ class Narrator:
     def follow(self, log: Path, *, within: float, alive: Callable[[], bool]) -> bool:
         """Tell what the log says until the healed alert has resolved; False if that does not come in time."""
         deadline = time.monotonic() + within
-        for line in _tail(log, lambda: time.monotonic() < deadline and alive()):
+        for line in follow(log, lambda: time.monotonic() < deadline and alive()):
             self._tell(line)
             if self._helped and self._alerts.get(self._healed) == "resolved":
                 self.say("The cluster was relieved and the alert has resolved.", _GREEN)
@@ -101,16 +99,3 @@ class Narrator:
     def _styled(self, text: str, style: str) -> str:
         return f"{style}{text}{_PLAIN}" if style and self._colours else text
 
-
-def _tail(log: Path, wanted: Callable[[], bool]) -> Iterator[Line]:
-    """Yield the JSON lines of a growing file."""
-    with log.open() as file:
-        part = ""
-        while wanted():
-            part += file.readline()
-            if not part.endswith("\n"):
-                time.sleep(0.1)
-                continue
-            line, part = part, ""
-            if line.startswith("{"):
-                yield json.loads(line)

@@ -159,28 +159,33 @@ def _time(ts: str) -> str:
 
 _STYLE = """
 * { box-sizing: border-box }
-body { margin: 0; background: #fff; color: #1d1c1d; font: 15px/1.46 Lato, "Noto Sans", "Liberation Sans", sans-serif }
+body { margin: 0; background: #fff; color: #1d1c1d;
+  font: 15px/1.46 Lato, "Noto Sans", "Liberation Sans", sans-serif }
 header { padding: 12px 20px; border-bottom: 1px solid #e4e4e6; font-size: 18px; font-weight: 900 }
 article { display: flex; gap: 9px; padding: 10px 20px }
 .avatar { width: 36px; height: 36px; flex: none; border-radius: 8px; background: #1264a3; color: #fff;
   font: 900 22px/34px Lato, "Liberation Sans", sans-serif; text-align: center }
 .body { min-width: 0; max-width: 680px; flex: 1 }
 .who { font-weight: 900 }
-.app { margin: 0 6px; padding: 0 3px; border-radius: 2px; background: #e8e8e8; color: #616061; font-size: 10px; font-weight: 700 }
+.app { margin: 0 6px; padding: 0 3px; border-radius: 2px; background: #e8e8e8; color: #616061;
+  font-size: 10px; font-weight: 700 }
 .soft { color: #616061; font-size: 12px }
 h2 { margin: 6px 0 4px; font-size: 18px; line-height: 1.33; font-weight: 900 }
 section, figure, .actions { margin: 8px 0 }
 .context { margin: 8px 0; color: #616061; font-size: 13px; line-height: 1.5 }
 .fields { display: grid; grid-template-columns: 1fr 1fr; gap: 8px 16px }
-code { padding: 2px 3px 1px; border: 1px solid #dddddd; border-radius: 3px; background: #f8f8f8; color: #c01343;
+code { padding: 2px 3px 1px; border: 1px solid #dddddd; border-radius: 3px; color: #c01343;
+  background: #f8f8f8;
   font: 12px/1.5 Menlo, Consolas, "DejaVu Sans Mono", monospace; overflow-wrap: anywhere }
-pre { margin: 4px 0; padding: 8px; border: 1px solid #dddddd; border-radius: 4px; background: #f8f8f8;
+pre { margin: 4px 0; padding: 8px; border: 1px solid #dddddd; border-radius: 4px;
+  background: #f8f8f8;
   font: 12px/1.5 Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere }
 figcaption { color: #616061; font-size: 13px; margin-bottom: 4px }
 img { display: block; width: 100%; border: 1px solid #e4e4e6; border-radius: 8px }
 a, .thread { color: #1264a3; text-decoration: none }
 .thread { margin-top: 6px; font-size: 13px; font-weight: 700 }
-button { padding: 4px 12px; border: 1px solid #bbbbbb; border-radius: 4px; background: #fff; font: 700 13px Lato, sans-serif }
+button { padding: 4px 12px; border: 1px solid #bbbbbb; border-radius: 4px; background: #fff;
+  font: 700 13px Lato, sans-serif }
 hr { border: 0; border-top: 1px solid #e4e4e6 }
 """
 

@@ -256,8 +256,8 @@ def _pictures(notification: Notification, files: Mapping[str, str]) -> Iterable[
 def _remedies(notification: Notification) -> Iterable[Block]:
     runs = sorted(notification.runs, key=lambda run: run.updated_at, reverse=True)
     for run in runs[:_SHOWN_RUNS]:
-        why = [words(run.reason)] if run.reason and run.refusal is None else []
-        lines = [_remedy(run, notification.at), *_steps(run), *why]
+        why = [] if run.refusal is not None else [words(run.reason)]
+        lines = [line for line in (_remedy(run, notification.at), *_steps(run), *why) if line]
         yield _section(fit(lines, _RUNS // min(len(runs), _SHOWN_RUNS)))
     if len(runs) > _SHOWN_RUNS:
         yield _context(f"… and {plural(len(runs) - _SHOWN_RUNS, 'more run')}")
@@ -313,10 +313,10 @@ def _evidence(notification: Notification) -> Iterable[Block]:
     ][:6]
     for alert, item in shown:
         whose = code(", ".join(telling.apart(alert).values()), 80) if telling.names else ""
-        title = f"*{words(item.title, 120)}* {whose}".rstrip()
+        title = f"*{words(item.title, 120) or 'Evidence'}* {whose}".rstrip()
         yield _section(f"{title}\n{block(_lines_of(item), _EVIDENCE // len(shown) - len(title))}")
-        if isinstance(item, Table) and item.note:
-            yield _context(words(item.note))
+        if isinstance(item, Table) and (note := words(item.note)):
+            yield _context(note)
     if hidden := sum(1 for alert in more if notification.evidence.get(alert.fingerprint)):
         yield _context(f"… and evidence of {plural(hidden, 'more alert')}")
 

@@ -145,6 +145,13 @@ def test_a_chart_that_slack_does_not_take_yet_stays_in_the_thread_and_is_shown_b
     assert len(stub.files) == 1
 
 
+def test_a_slow_upload_does_not_hold_the_caller(stub, slack, caplog, monkeypatch):
+    monkeypatch.setattr(slack_module, "_TIMEOUT", 1.5)
+    stub.fail("files.getUploadURLExternal", Failure(hang=20))
+    assert slack.notify(notification(alert(), evidence=CHART), None)["ts"] == stub.messages[0].ts
+    assert "no answer in time" in caplog.text
+
+
 def test_blocks_that_slack_refuses_leave_the_text(stub, slack):
     stub.fail("chat.postMessage", Failure(error="msg_blocks_too_long"))
     slack.notify(notification(alert()), None)
