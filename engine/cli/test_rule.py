@@ -11,7 +11,7 @@ import click
 
 from engine.clock import Stopwatch
 from engine.lab.report import FileResult, failed, lines
-from engine.lab.tester import Bench, Result, run_test, warnings
+from engine.lab.tester import LAST_BIT, Bench, Result, run_test, warnings
 from engine.load.playbooks import load_playbooks
 from engine.load.rules import load_rules
 from engine.load.settings import load_settings
@@ -100,6 +100,7 @@ def _run_file(
         playbooks=playbooks,
         interval=file.evaluation_interval or settings.evaluation_interval,
         own_intervals=file.evaluation_interval is None,
+        **_tolerances(file),
     )
     results: list[Result] = []
     said: list[str] = []
@@ -114,6 +115,13 @@ def _run_file(
         if stop_at_first and results[-1].failures:
             break
     return FileResult(file=file.file, results=tuple(results), warnings=tuple(said))
+
+
+def _tolerances(file: TestFile) -> dict[str, float]:
+    """Return how closely values are compared: in promtool's files as promtool does."""
+    if file.evaluation_interval is None:
+        return {}
+    return {"float_tolerance": LAST_BIT if file.fuzzy_compare else 0.0, "text_tolerance": 0.0}
 
 
 def _ordered(file: TestFile) -> tuple[RuleGroup, ...]:

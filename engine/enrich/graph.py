@@ -47,7 +47,7 @@ class Graph:
     The alert's own series is drawn dark, at most 20 others of the same rule faintly beside it.
     """
 
-    range: Duration = Duration(hours=1)  # noqa: RUF009 - immutable
+    range: Duration = Duration(hours=1)
 
     def __post_init__(self) -> None:
         if self.range <= Duration():

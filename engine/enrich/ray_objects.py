@@ -22,6 +22,8 @@ from engine.registry import enricher
 
 _ROWS_OF_AN_ANSWER = 10_000  # Ray never sends more
 _NO_SITE = "disabled"  # what Ray says for every call site unless it is told to record them
+_SAYS_NOTHING = frozenset({"", _NO_SITE, "<unknown>"})
+_NO_OBJECT = "ACTOR_HANDLE"  # a reference that the State API lists among those to objects
 
 
 class By(StrEnum):
@@ -63,8 +65,8 @@ class RayObjects:
             notes.insert(1, f"{plural(len(lines) - self.top, 'more row')} not shown")
         if len(rows) >= _ROWS_OF_AN_ANSWER:
             notes.append(f"partial: Ray sends at most {_ROWS_OF_AN_ANSWER:,} references")
-        if self.by is By.CALLSITE and all(each.site == _NO_SITE for each in held):
-            notes.append("call sites are not recorded; start Ray with RAY_record_ref_creation_sites=1")
+        if self.by is By.CALLSITE and any(each.site == _NO_SITE for each in held):
+            notes.append("call sites are not recorded unless Ray runs with RAY_record_ref_creation_sites=1")
         what = {By.OBJECT: "Largest objects", By.CALLSITE: "Bytes by call site", By.JOB: "Bytes by job"}[
             self.by
         ]
@@ -91,6 +93,8 @@ def _held(rows: Iterable[Mapping[str, Any]]) -> Iterable[_Held]:
     """Return the objects behind Ray's rows, largest first."""
     found: dict[str, _Held] = {}
     for row in rows:
+        if row.get("reference_type") == _NO_OBJECT:
+            continue
         one = _Held(
             id=str(row.get("object_id") or ""),
             bytes=max(_whole(row.get("object_size")), 0),  # -1 is a size that is not known
@@ -101,7 +105,7 @@ def _held(rows: Iterable[Mapping[str, Any]]) -> Iterable[_Held]:
         )
         old = found.get(one.id, one)
         # Who put the object knows the call site; mere borrowers do not.
-        told = old if old.site not in ("", _NO_SITE) else one
+        told = one if old.site in _SAYS_NOTHING else old
         found[one.id] = replace(
             told, bytes=max(old.bytes, one.bytes), nodes=old.nodes | one.nodes, kinds=old.kinds | one.kinds
         )
@@ -144,7 +148,7 @@ Lines = tuple[tuple[str, ...], list[tuple[str, ...]]]
 
 
 def _by_object(held: Sequence[_Held], jobs: Mapping[str, Mapping[str, Any]]) -> Lines:
-    sites = any(each.site not in ("", _NO_SITE) for each in held)
+    sites = any(each.site not in _SAYS_NOTHING for each in held)
     return (
         ("size", "owner", "pid", "call site" if sites else "held as"),
         [

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 from engine.errors import ExpressionError, QueryError
-from engine.lab.story import Moment, Story, length_of, live_through
+from engine.lab.alert_check import AlertCheck, close, named, timeline
+from engine.lab.story import Story, length_of, live_through
 from engine.lang.promql import metric_names
-from engine.model.alert import Alert, AlertState
 from engine.model.duration import Duration
 from engine.model.labels import ALERT_NAME, METRIC_NAME
 from engine.model.playbook import Playbook
@@ -20,9 +18,7 @@ from engine.model.rule import AlertingRule, Origin, RuleGroup
 from engine.model.settings import Settings
 from engine.model.testing import (
     AlertRuleTest,
-    ExpectedAlert,
     ForecastTest,
-    Match,
     Never,
     PromqlExprTest,
     RemediationTest,
@@ -31,8 +27,8 @@ from engine.model.testing import (
 )
 from engine.route.tree import receivers_of
 
-TOLERANCE = 1e-9  # relative, for floats and for numbers inside annotations
-_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+TOLERANCE = 1e-9  # relative, for floats and for numbers inside annotations, in inline tests
+LAST_BIT = 2.0**-52  # relative, for floats in promtool's files with `fuzzy_compare`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +59,8 @@ class Bench:
     playbooks: Mapping[str, Playbook]
     interval: timedelta  # of a file that gives none
     own_intervals: bool  # each group at its own interval, not at the file's evaluation_interval
+    float_tolerance: float = TOLERANCE  # relative
+    text_tolerance: float = TOLERANCE  # of numbers inside annotations
 
 
 def run_test(test: TestGroup, bench: Bench) -> Result:
@@ -93,9 +91,13 @@ Check = tuple[str, Origin, Callable[[], list[str]]]
 def _checks(test: TestGroup, bench: Bench, story: Story) -> Iterator[Check]:
     for alert in test.alert_rule_test:
         what = f"{alert.alertname} @ {alert.eval_time}"
-        yield what, alert.origin, partial(_alerts, alert, story, bench.groups)
+        yield what, alert.origin, AlertCheck(alert, story, bench.groups, bench.text_tolerance).lines
     for expr in test.promql_expr_test:
-        yield f"promql_expr_test @ {expr.eval_time}", expr.origin, partial(_samples, expr, story)
+        yield (
+            f"promql_expr_test @ {expr.eval_time}",
+            expr.origin,
+            partial(_samples, expr, story, bench.float_tolerance),
+        )
     for route in test.route_test:
         what = f"route_test {route.alertname} @ {route.eval_time}"
         yield what, route.origin, partial(_routes, route, story, bench.settings)
@@ -148,140 +150,7 @@ def _errors(story: Story, groups: Sequence[RuleGroup], name: str) -> Iterator[Fa
                 yield Failure(test=name, what=what, origin=rules[rule_id].origin, lines=(error,))
 
 
-def _alerts(it: AlertRuleTest, story: Story, groups: Sequence[RuleGroup]) -> list[str]:
-    moment = story.at(it.eval_time)
-    states = (it.state,) if it.state is not None else (AlertState.PENDING, AlertState.FIRING)
-    got = [alert for alert in _named(moment, it.alertname) if alert.state in states]
-    missing, extra = _pair_off(it, got)
-    if not missing and not extra:
-        return []
-    word = it.state.value if it.state is not None else "active"
-    lines = [f"expected {word}, at the evaluation @ {Duration.of(moment.at - story.start)}"]
-    for expected in missing:
-        lines += _missing(expected, extra, it, moment, story, _hold(groups, it.alertname))
-    lines += [f"+ {word:8} {alert.labels.without(ALERT_NAME)}  (not expected)" for alert in extra]
-    lines += _values(it.alertname, moment, story, groups)
-    lines.append(_timeline(it.alertname, story, it.eval_time))
-    return lines
-
-
-def _pair_off(it: AlertRuleTest, got: list[Alert]) -> tuple[list[ExpectedAlert], list[Alert]]:
-    """Return the expected alerts that are not there, and the ones there that are not expected."""
-    missing, extra = [], list(got)
-    for expected in it.exp_alerts:
-        found = next((alert for alert in extra if _fits(expected, alert, it)), None)
-        if found is None:
-            missing.append(expected)
-        else:
-            extra.remove(found)
-    return missing, extra
-
-
-def _fits(expected: ExpectedAlert, alert: Alert, it: AlertRuleTest) -> bool:
-    return _same_labels(expected, alert, it) and (
-        expected.annotations is None or _same_texts(expected.annotations, alert.annotations)
-    )
-
-
-def _same_labels(expected: ExpectedAlert, alert: Alert, it: AlertRuleTest) -> bool:
-    wanted = expected.labels.updated({ALERT_NAME: it.alertname})
-    if it.match is Match.SUBSET:
-        return all(alert.labels.get(name) == value for name, value in wanted.items())
-    return alert.labels == wanted
-
-
-def _same_texts(expected: Mapping[str, str], got: Mapping[str, str]) -> bool:
-    return expected.keys() == got.keys() and all(_same_text(expected[name], got[name]) for name in expected)
-
-
-def _same_text(expected: str, got: str) -> bool:
-    if expected == got:
-        return True
-    if _NUMBER.sub("#", expected) != _NUMBER.sub("#", got):
-        return False
-    pairs = zip(_NUMBER.findall(expected), _NUMBER.findall(got), strict=True)
-    return all(_close(float(one), float(other)) for one, other in pairs)
-
-
-def _close(one: float, other: float) -> bool:
-    return (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=TOLERANCE)
-
-
-def _hold(groups: Sequence[RuleGroup], name: str) -> timedelta:
-    """Return the `for` of the rule of that name."""
-    rules = (rule for group in groups for rule in group.rules if isinstance(rule, AlertingRule))
-    return next((rule.hold for rule in rules if rule.alert == name), timedelta())
-
-
-def _missing(
-    expected: ExpectedAlert,
-    extra: list[Alert],
-    it: AlertRuleTest,
-    moment: Moment,
-    story: Story,
-    hold: timedelta,
-) -> list[str]:
-    """Return the difference for one expected alert: its texts if only they differ, else where it stands instead."""
-    word = it.state.value if it.state is not None else "active"
-    twin = next((alert for alert in extra if _same_labels(expected, alert, it)), None)
-    if twin is not None:
-        extra.remove(twin)
-        lines = [f"  {word:8} {expected.labels}  with other annotations:"]
-        wanted = expected.annotations or {}
-        for name in sorted({*wanted, *twin.annotations}):
-            if not _same_text(wanted.get(name, ""), twin.annotations.get(name, "")) or name not in wanted:
-                lines.append(f"- {name}: {wanted.get(name, '(none)')}")
-                lines.append(f"+ {name}: {twin.annotations.get(name, '(none)')}")
-        return lines
-    lines = [f"- {word:8} {expected.labels}"]
-    other = next((alert for alert in _named(moment, it.alertname) if _same_labels(expected, alert, it)), None)
-    if other is None:
-        lines.append(f"+ inactive {expected.labels}")
-    else:
-        since = other.active_at - story.start
-        said = f"since {Duration.of(since)}"
-        if other.state is AlertState.PENDING:
-            said += f", for: {Duration.of(hold)} → fires at {Duration.of(since + hold)}"
-        lines.append(f"+ {other.state.value:8} {expected.labels}  {said}")
-    return lines
-
-
-def _values(name: str, moment: Moment, story: Story, groups: Sequence[RuleGroup]) -> Iterator[str]:
-    """Say what the rules' expressions return at that moment."""
-    for group in groups:
-        for rule in group.rules:
-            if not isinstance(rule, AlertingRule) or rule.alert != name:
-                continue
-            expr = " ".join(rule.expr.split())
-            try:
-                window = story.source.instant(rule.expr, moment.at)
-            except (ExpressionError, QueryError) as error:
-                yield f"  {expr}: {error}"
-                continue
-            rows = [
-                f"    {labels} {value:g}" for labels, value in zip(window.labels, window.last(), strict=True)
-            ]
-            yield f"  {expr} returns" + (":" if rows else " nothing")
-            yield from rows[:5]
-            if len(rows) > 5:
-                yield f"    … and {len(rows) - 5} more"
-
-
-def _timeline(name: str, story: Story, asked: timedelta) -> str:
-    """Draw the alert's life: `.` nothing, `p` pending, `F` firing, `|` the moment asked about."""
-    signs, moments = [], story.moments
-    stride = max(1, math.ceil(len(moments) / 60))
-    marked = story.at(asked)
-    for i in range(0, len(moments), stride):
-        part = moments[i : i + stride]
-        states = {alert.state for moment in part for alert in _named(moment, name)}
-        sign = "F" if AlertState.FIRING in states else "p" if AlertState.PENDING in states else "."
-        signs.append(f"{sign}|" if marked in part else sign)
-    end = Duration.of(moments[-1].at - story.start)
-    return f"  timeline 0s {''.join(signs)} {end}   (. nothing, p pending, F firing, | here)"
-
-
-def _samples(it: PromqlExprTest, story: Story) -> list[str]:
+def _samples(it: PromqlExprTest, story: Story, tolerance: float) -> list[str]:
     try:
         window = story.source.instant(it.expr, story.start + it.eval_time)
     except (ExpressionError, QueryError) as error:
@@ -295,22 +164,22 @@ def _samples(it: PromqlExprTest, story: Story) -> list[str]:
     lines = [
         f"- {labels} {value:g}"
         for labels, value in wanted.items()
-        if labels not in got or not _close(value, got[labels])
+        if labels not in got or not close(value, got[labels], tolerance)
     ]
     lines += [
         f"+ {labels} {value:g}"
         for labels, value in got.items()
-        if labels not in wanted or not _close(value, wanted[labels])
+        if labels not in wanted or not close(value, wanted[labels], tolerance)
     ]
     return [" ".join(it.expr.split()), *lines] if lines else []
 
 
 def _routes(it: RouteTest, story: Story, settings: Settings) -> list[str]:
-    alerts = [alert for alert in _named(story.at(it.eval_time), it.alertname) if alert.firing]
+    alerts = [alert for alert in named(story.at(it.eval_time), it.alertname) if alert.firing]
     if not alerts:
         return [
             f"no {it.alertname} fires then, so it reaches nobody",
-            _timeline(it.alertname, story, it.eval_time),
+            timeline(it.alertname, story, it.eval_time),
         ]
     got = {route.receiver for alert in alerts for route in receivers_of(settings.routing.route, alert.labels)}
     return _sets(set(it.exp_receivers), got)
@@ -336,13 +205,13 @@ def _sets(wanted: set[str], got: set[str]) -> list[str]:
 
 def _forecast(it: ForecastTest, story: Story) -> list[str]:
     moment = story.at(it.eval_time)
-    alerts = [a for a in _named(moment, it.alertname) if it.labels.items() <= a.labels.items()]
+    alerts = [a for a in named(moment, it.alertname) if it.labels.items() <= a.labels.items()]
     etas = [alert.details["eta"] for alert in alerts if "eta" in alert.details]
     if not etas:
         return [
             f"- eta {it.eta}",
             f"+ no {it.alertname} with an eta",
-            _timeline(it.alertname, story, it.eval_time),
+            timeline(it.alertname, story, it.eval_time),
         ]
     wrong = [eta for eta in etas if abs(eta - it.eta.total_seconds()) > it.within.total_seconds()]
     return [
@@ -354,18 +223,14 @@ def _forecast(it: ForecastTest, story: Story) -> list[str]:
 
 def _never(it: Never, story: Story) -> list[str]:
     for moment in story.moments:
-        for alert in _named(moment, it.alertname):
+        for alert in named(moment, it.alertname):
             if alert.firing and it.labels.items() <= alert.labels.items():
                 after = Duration.of(moment.at - story.start)
                 return [
                     f"+ firing {alert.labels.without(ALERT_NAME)} @ {after}",
-                    _timeline(it.alertname, story, after),
+                    timeline(it.alertname, story, after),
                 ]
     return []
-
-
-def _named(moment: Moment, name: str) -> Iterable[Alert]:
-    return (alert for alert in moment.alerts if alert.name == name)
 
 
 def warnings(test: TestGroup, groups: Sequence[RuleGroup], default: timedelta) -> list[str]:

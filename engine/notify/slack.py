@@ -17,11 +17,14 @@ from __future__ import annotations
 import http.client
 import logging
 import math
+import queue
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from engine.clients.secret import SecretFile
+from engine.clients.wording import fault, one_line
 from engine.clock import Stopwatch
 from engine.errors import NotifyError
 from engine.model.notification import Notification, Reason, Receipt
@@ -78,15 +81,10 @@ class Slack:
         from slack_sdk import WebClient  # noqa: PLC0415 - costs 0.1 s, and most commands tell nobody
 
         try:
-            token = Path(self.token_file).read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            what = getattr(error, "strerror", None) or "not text"
-            raise NotifyError(
-                f"slack: cannot read the token from {self.token_file}: {what}",
-                retryable=True,
-                reason="token_file",
-                retry_after=_SLOW,
-            ) from None
+            token = SecretFile(self.token_file).read()
+        except OSError as error:
+            what = f"slack: {error}; put the bot's token there, the file is read at each delivery"
+            raise NotifyError(what, retryable=True, reason="token_file", retry_after=_SLOW) from None
         # No retry handlers: they sleep in the calling thread. Who calls knows better when to try again.
         client = WebClient(token=token, base_url=self.api_url, retry_handlers=[])
         client.proxy = (
@@ -205,7 +203,7 @@ class _Delivery:
             raise NotifyError(f"slack: {method}: no time left", retryable=True, reason="timeout")
         self.client.timeout = math.ceil(left)
         try:
-            answer: Mapping[str, Any] = call().data
+            answer: Mapping[str, Any] = _bounded(call, left).data
         except SlackApiError as error:
             self._refuse(method, error)
         except TimeoutError:
@@ -220,18 +218,15 @@ class _Delivery:
         return answer
 
     def _unreachable(self, method: str, error: Exception) -> NoReturn:
-        cause = getattr(error, "reason", error)  # urllib wraps the real one
-        late = isinstance(cause, TimeoutError)
-        raise NotifyError(
-            f"slack: {method}: {'no answer in time' if late else f'cannot reach Slack: {cause}'}",
-            retryable=True,
-            reason="timeout" if late else "unreachable",
-        ) from None
+        late = isinstance(getattr(error, "reason", None), TimeoutError)  # urllib wraps the real one
+        words = "no answer in time" if late else f"cannot reach Slack: {fault(error)}"
+        reason = "timeout" if late else "unreachable"
+        raise NotifyError(f"slack: {method}: {words}", retryable=True, reason=reason) from None
 
     def _refuse(self, method: str, error: SlackApiError) -> NoReturn:
         status = int(error.response.status_code)
         data = error.response.data if isinstance(error.response.data, Mapping) else {}
-        word = str(data.get("error", "no reason given"))[:200]
+        word = one_line(str(data.get("error", "no reason given")))
         what = f"slack: {method} to {self.channel}"
         if status == http.client.TOO_MANY_REQUESTS or word in ("ratelimited", "rate_limited"):
             wait = _seconds(error.response.headers)
@@ -243,6 +238,30 @@ class _Delivery:
                 f"{what}: HTTP {status}, {word}", retryable=True, reason="server_error"
             ) from None
         raise _refusal(what, word, data) from None
+
+
+def _bounded(call: Callable[[], Any], seconds: float) -> Any:
+    """Return what `call` returns; TimeoutError after `seconds`, whatever it waits for.
+
+    The client's own limit is between two bytes, and does not hold for the look-up of a name. A call that
+    overstays is left behind in its thread.
+    """
+    outcome: queue.SimpleQueue[tuple[Any, Exception | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            outcome.put((call(), None))
+        except Exception as error:  # noqa: BLE001 - raised again by who waits
+            outcome.put((None, error))
+
+    threading.Thread(target=run, name="slack", daemon=True).start()
+    try:
+        answer, error = outcome.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return answer
 
 
 def _refusal(what: str, word: str, data: Mapping[str, Any]) -> NotifyError:

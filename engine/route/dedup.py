@@ -151,7 +151,9 @@ def _update(audible: Iterable[Alert], to: Integration, progress: str) -> Deliver
     if entry is None or not to.updates_in_place or not _progressed(entry, progress):
         return None
     known = entry.firing | entry.resolved
-    alerts = tuple(alert for alert in audible if alert.fingerprint in known)
+    alerts = tuple(
+        alert for alert in audible if alert.fingerprint in (entry.firing if alert.firing else known)
+    )
     told = replace(entry, progress=progress)
     if not alerts:
         return None

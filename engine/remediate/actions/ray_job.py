@@ -6,7 +6,7 @@ import hashlib
 import io
 import shlex
 import zipfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ class RayJob:
     entrypoint: tuple[str, ...]
     num_cpus: float = 0
     code: str = "ray_ops"
-    digest: str = ""  # of the code, noted while planning
+    digest: str = field(default="", metadata={"key": None})  # of the code, noted while planning
 
     def fix(self, folder: str) -> RayJob:
         path = str((Path(folder) / self.code).resolve())

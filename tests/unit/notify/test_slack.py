@@ -63,7 +63,7 @@ def test_another_incident_is_another_message(stub, slack):
     assert len(stub.messages) == 2
 
 
-@pytest.mark.parametrize("reason", [Reason.REPEAT, Reason.NEW_ALERTS])
+@pytest.mark.parametrize("reason", [Reason.REPEAT, Reason.NEW_ALERTS, Reason.ESCALATION])
 def test_what_a_person_must_hear_again_is_also_a_reply_shown_in_the_channel(stub, slack, reason):
     receipt = slack.notify(notification(alert()), None)
     slack.notify(notification(alert(), reason=reason), receipt)
@@ -114,13 +114,17 @@ def test_a_chart_is_uploaded_once_an_incident_and_stays_in_the_message(stub, sla
     assert len(images(stub.messages[0])) == 1
 
 
-@pytest.mark.parametrize("step", ["files.getUploadURLExternal", "upload", "files.completeUploadExternal"])
 @pytest.mark.parametrize(
-    "failure", [Failure(error="missing_scope"), Failure(status=500), Failure(status=429)]
+    ("step", "failure"),
+    [
+        ("files.getUploadURLExternal", Failure(error="missing_scope")),
+        ("files.getUploadURLExternal", Failure(status=429, retry_after=9)),
+        ("upload", Failure(status=500)),
+        ("files.completeUploadExternal", Failure(error="internal_error")),
+        ("files.completeUploadExternal", Failure(status=503)),
+    ],
 )
 def test_an_upload_that_fails_does_not_lose_the_message(stub, slack, caplog, step, failure):
-    if step == "upload" and failure.status == 200:
-        pytest.skip("the transfer of bytes answers with a status only")
     stub.fail(step, failure)
     receipt = slack.notify(notification(alert(), evidence=CHART), None)
     assert receipt["ts"] == stub.messages[0].ts
@@ -209,7 +213,7 @@ def test_a_replaced_token_is_used_without_a_restart(slack, token_file):
     assert slack.notify(notification(alert()), None)["ts"]
 
 
-@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+@pytest.mark.parametrize("content", [None, b"\xff\xfe", b"", b"two\nlines"])
 def test_a_token_file_that_cannot_be_read_is_named(slack, token_file, content):
     token_file.unlink()
     if content is not None:
@@ -224,6 +228,29 @@ def test_no_answer_is_a_timeout(stub, slack, monkeypatch):
     stub.fail("chat.postMessage", Failure(hang=20))
     error = failure_of(slack, notification(alert()))
     assert (error.retryable, error.reason) == (True, "timeout")
+
+
+def test_an_answer_that_comes_byte_by_byte_is_a_timeout_too(token_file, monkeypatch):
+    monkeypatch.setattr(slack_module, "_TIMEOUT", 1.0)
+    enough = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=drip, args=(server, enough))
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/api/"
+        error = failure_of(
+            Slack(channel="#x", token_file=str(token_file), api_url=url), notification(alert())
+        )
+        enough.set()
+        thread.join()
+    assert (error.retryable, error.reason) == (True, "timeout")
+
+
+def drip(server, enough):
+    connection, _ = server.accept()
+    with connection:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        while not enough.wait(0.2):
+            connection.sendall(b" ")
 
 
 def test_nobody_listening_is_unreachable(token_file):

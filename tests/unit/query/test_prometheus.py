@@ -399,6 +399,17 @@ def test_an_address_that_nobody_answers_at_is_named_without_its_password(url, me
     assert "hunter2" not in str(caught.value)
 
 
+def test_the_body_of_a_redirect_is_not_even_read():
+    def script(peer):
+        peer.read()
+        peer.send(b"HTTP/1.1 302 Found\r\nLocation: /login\r\nContent-Length: 9\r\n\r\n")
+        peer.hold()
+
+    redirect = pytest.raises(QueryUnavailable, match="302, a redirect to /login;")
+    with source_of(script, timeout=Duration(seconds=3)) as source, redirect:
+        source.instant("up", AT)
+
+
 # --- dropped connections ------------------------------------------------------------------------------------
 
 

@@ -242,7 +242,7 @@ def test_an_owed_alert_stays_owed_while_it_is_muted() -> None:
 
 @pytest.mark.parametrize("early", [False, True])
 def test_progress_changes_neither_what_was_told_nor_when(early: bool) -> None:
-    known = known_by("A", progress="1")
+    known = known_by("A", "C", progress="1")
     delivery = told(known, A, in_place=True, progress="2", early=early)
     assert delivery is not None
     assert (delivery.reason, delivery.alerts, delivery.previous) == (Reason.PROGRESS, (A,), {"ts": "1"})
@@ -266,6 +266,12 @@ def test_early_progress_does_not_let_new_alerts_pass_unnoticed() -> None:
 def test_early_there_is_nothing_but_progress(known: Sent | None) -> None:
     in_place = known is None or known.progress == "2"
     assert told(known, A, B, in_place=in_place, progress="2", early=True) is None
+
+
+def test_early_progress_does_not_let_an_alert_that_fires_anew_pass_unnoticed() -> None:
+    delivery = told(known_by("A", "B", progress="1"), A, B, in_place=True, progress="2", early=True)
+    assert delivery is not None
+    assert delivery.alerts == (A,)
 
 
 def test_progress_of_alerts_that_were_never_told_is_not_told() -> None:

@@ -16,13 +16,14 @@ from engine.route.groups import Group, Groups
 
 START = datetime(2024, 5, 1, 12, tzinfo=UTC)
 TICK = timedelta(seconds=15)
-REPEAT = timedelta(minutes=6)
+REPEAT = timedelta(minutes=2)
 NAMES = "abc"
 ROUTES = [
     Route(
         receiver="team",
         group_by=group_by,
-        group_interval=Duration(minutes=1),
+        group_wait=Duration(seconds=15),
+        group_interval=Duration(seconds=30),
         repeat_interval=Duration.of(REPEAT),
     )
     for group_by in ((), ("alertname",))
@@ -159,13 +160,13 @@ mutes = st.sampled_from(NAMES).map(lambda name: ("mute", name))
 progress = st.sampled_from(["", "1", "2"]).map(lambda word: ("progress", word))
 restarts = st.just(("restart", ""))
 ticks = st.frozensets(st.sampled_from(["pager", "chat", "quiet"])).map(lambda names: ("tick", names))
-quiet_ticks = st.integers(1, 8).map(lambda count: ("ticks", count))
+quiet_ticks = st.integers(2, 10).map(lambda count: ("ticks", count))
 histories = st.lists(
     toggles | toggles | mutes | progress | restarts | ticks | ticks | quiet_ticks, max_size=50
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=1000, deadline=None)
 @given(st.sampled_from(ROUTES), histories)
 def test_no_alert_is_lost_and_none_told_twice_without_a_reason(
     route: Route, history: list[tuple[str, object]]
