@@ -96,6 +96,10 @@ class Tracker:
             annotations=finding.annotations,
             keep_firing_since=None,
         )
+        if (
+            at < alert.active_at
+        ):  # the clock went back: what fires goes on firing, the rest is counted from now on
+            alert = replace(alert, active_at=at - self._rule.hold if alert.firing else at)
         if at - alert.active_at >= self._rule.hold:
             return replace(alert, state=AlertState.FIRING, fired_at=alert.fired_at or at)
         # A `for` that was raised by a reload takes a firing alert back to pending, as in Prometheus.

@@ -57,6 +57,14 @@ class Dispatcher:
         """How many integrations are left alone because they did not take their last delivery."""
         return len(self._pauses)
 
+    def held(self) -> list[Alert]:
+        """Return every alert that has been or is to be told, for the dispatcher of a reloaded engine."""
+        return self._groups.held()
+
+    def carry(self, alerts: Sequence[Alert], at: datetime) -> None:
+        """Take over what another dispatcher held, so that alerts whose rule is gone are told as resolved."""
+        self._groups.update(alerts, at)
+
     def inhibited(self, alert: Alert) -> bool:
         """Tell whether another alert's firing mutes this one."""
         return alert.fingerprint in self._inhibited

@@ -63,6 +63,10 @@ class Scheduler:
 
     def start(self) -> None:
         """Evaluate every group's latest past slot now, and then each at its own slots."""
+        self._plan()
+        self._scheduler.start()
+
+    def _plan(self) -> None:
         now = self._clock.now()
         for group in self._engine.groups.values():
             self._scheduler.add_job(self._tick, args=[group], id=f"first;{group.id}")
@@ -74,11 +78,15 @@ class Scheduler:
         for name, verb in (("flush", self._engine.flush), ("heal", self._engine.heal)):
             trigger = IntervalTrigger(seconds=self._pulse.total_seconds(), start_date=now, timezone="UTC")
             self._scheduler.add_job(self._pulse_of, trigger, args=[name, verb], id=name, executor=name)
-        self._scheduler.start()
 
     def stop(self) -> None:
         """Let running work end, and begin no more."""
         self._scheduler.shutdown(wait=True)
+
+    def realign(self) -> None:
+        """Plan every wake-up anew: after the clock was set, those that were planned are too early or too late."""
+        self._scheduler.remove_all_jobs()
+        self._plan()
 
     @property
     def running(self) -> bool:
@@ -103,8 +111,8 @@ class Scheduler:
             now = self._clock.now()
             slot = slot_at(group, now)
             last = self._engine.last_slot(group.id)
-            if last is not None and slot <= last:
-                return  # a clock that jumped back, or a restart within the slot
+            if last is not None and last - interval_of(group) < slot <= last:
+                return  # a restart within the slot; a slot much earlier means that the clock went back
             if missed := missed_between(group, last, slot):
                 self._engine.events.tell(
                     now,

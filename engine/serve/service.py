@@ -9,10 +9,12 @@ from datetime import timedelta
 
 import structlog
 
-from engine.clock import SystemClock
+from engine.clock import Stopwatch, SystemClock
 from engine.errors import EngineError, LoadError
 from engine.flow.build import Loaded, build, load
 from engine.flow.engine import Engine
+from engine.model.alert import Alert
+from engine.model.event import Kind
 from engine.model.ports import Observer, Store
 from engine.query.prometheus import PrometheusSource
 from engine.serve.http import Checks, HttpServer, application
@@ -22,6 +24,7 @@ from engine.serve.scheduler import Scheduler
 from engine.store.sql import open_store
 
 PULSE = timedelta(seconds=1)
+LARGEST_SLEW = 5.0  # seconds by which the wall clock may drift from the steady one before it counts as set
 _log = structlog.get_logger("engine")
 
 
@@ -57,25 +60,46 @@ class Service:
         try:
             self._begin(loaded)
             self._metrics.registry.register(State(self._present, lambda: len(self._overdue())))
-            while not self._stop.wait(1):
-                if not self._http.alive:
-                    raise EngineError(f"the HTTP server on {self._address} ended: {self._http.failed!r}")
+            self._watch()
         finally:
             self._end()
+
+    def _watch(self) -> None:
+        """Wait for the end; meanwhile notice an HTTP server that ended, and a clock that was set."""
+        watch, began = Stopwatch(), self._clock.now()
+        while not self._stop.wait(1):
+            if not self._http.alive:
+                raise EngineError(f"the HTTP server on {self._address} ended: {self._http.failed!r}")
+            jump = (self._clock.now() - began).total_seconds() - watch.seconds()
+            if abs(jump) > LARGEST_SLEW:
+                watch, began = Stopwatch(), self._clock.now()
+                with self._reload_lock:
+                    self._present().events.tell(
+                        began,
+                        Kind.TROUBLE,
+                        "clock",
+                        f"the clock was set by {jump:+.0f} s; evaluations are realigned",
+                    )
+                    assert self._scheduler is not None
+                    self._scheduler.realign()
 
     def reload(self) -> None:
         """Take over the files as they are now, all or nothing; alerts keep their state by rule identity."""
         with self._reload_lock:
             loaded = load(self._file)  # raises before anything is touched
+            before = self._present()
+            if loaded.settings.state != before.settings.state:
+                raise EngineError("state.url cannot be changed by a reload: restart the engine")
             assert self._scheduler is not None
             self._scheduler.stop()
-            self._begin(loaded)
+            self._begin(loaded, held=before.dispatcher.held())
             _log.info("reloaded", rules=len(self._present().status))
 
-    def _begin(self, loaded: Loaded) -> None:
+    def _begin(self, loaded: Loaded, held: Sequence[Alert] = ()) -> None:
         assert self._store is not None
         source = PrometheusSource(loaded.settings.prometheus)
         self._engine = build(loaded, source=source, store=self._store, observers=self._observers)
+        self._engine.dispatcher.carry(held, self._clock.now())
         self._scheduler = Scheduler(self._engine, self._clock, pulse=PULSE, count=self._metrics.count_job)
         self._scheduler.start()
         _log.info(

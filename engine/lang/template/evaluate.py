@@ -18,7 +18,7 @@ from engine.lang.template.printing import Writer, show
 from engine.lang.template.values import Fault, Map, Root, clean, go_type, is_true
 
 STEPS = 100_000
-"""The most commands and turns of loops that one expansion may take."""
+"""The most commands and turns of loops that one expansion may take; a function's work on long texts counts for more."""
 
 _DEPTH = 100  # of blocks, pipelines and templates within each other; some six frames of Python each
 _ABSENT = object()  # a pipeline's value before its first command
@@ -87,6 +87,11 @@ def _refuse(name: str, value: object) -> str:
     raise AssertionError(name, value)
 
 
+def _weight(values: Sequence[object]) -> int:
+    """Return how many steps a function's work on these values is worth."""
+    return sum(len(value) for value in values if isinstance(value, str)) // 16
+
+
 class _Run:
     """One expansion of a template."""
 
@@ -110,9 +115,9 @@ class _Run:
     def fail(self, message: str) -> NoReturn:
         raise error_at(self.tree.text, self.position, message)
 
-    def step(self, position: int) -> None:
+    def step(self, position: int, weight: int = 1) -> None:
         self.position = position
-        self.steps += 1
+        self.steps += weight
         if self.steps > STEPS:
             self.fail(f"the template takes more than {STEPS} steps")
 
@@ -273,11 +278,13 @@ class _Run:
         arguments = [self.operand(other, dot) for other in others]
         if last is not _ABSENT:
             arguments.append(last)
-        self.position = call.position
+        self.step(call.position, _weight(arguments))
         try:
-            return FUNCTIONS[call.name](self.around, arguments)
+            value = FUNCTIONS[call.name](self.around, arguments)
         except Fault as fault:
             self.fail(f"error calling {call.name}: {fault}")
+        self.step(call.position, _weight([value]))
+        return value
 
     def decide(self, call: nodes.Call, others: Sequence[nodes.Operand], dot: object, last: object) -> object:
         """Evaluate `and` and `or` up to the argument that decides."""

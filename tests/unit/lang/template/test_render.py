@@ -169,6 +169,7 @@ class TestEscape:
     [
         "{{ range 1000000000 }}{{ end }}",
         "{{ range 100000 }}{{ printf `%1000d` . }}{{ end }}",
+        "{{ range 100000 }}{{ printf `%900000d` . | title | len }}{{ end }}",
         "{{ printf `%9999999999d` 1 }}",
         "{{ printf `%.9999999f` 1.0 }}",
         '{{ $x := "ab" }}{{ range 40 }}{{ $x = print $x $x }}{{ end }}',
