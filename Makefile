@@ -10,7 +10,7 @@ demo:          ## Watch a spilling Ray cluster being noticed, reported and relie
 	@venv=$(ENGINE_VENV) && exec "$$venv/bin/python" -m deploy.demo $(ARGS)
 
 demo-clean:    ## Remove everything that demo and test have downloaded and made
-	@deploy/setup.sh clean
+	@rm -rf .demo && deploy/setup.sh clean
 
 test:          ## Run every test, real parts included
 	@venv=$(ENGINE_VENV) && "$$venv/bin/python" -m pytest $(ARGS)

@@ -5,6 +5,7 @@
 #   deploy/setup.sh engine       this checkout, editable, with its tools  -> path of the environment
 #   deploy/setup.sh ray          Ray in an environment of its own         -> path of the environment
 #   deploy/setup.sh prometheus   Prometheus 3, promtool, Alertmanager     -> path of the folder of programs
+#   deploy/setup.sh clean        removes all of it
 #
 # Paths go to stdout, one a line in the order asked for; progress goes to stderr. What is there already costs nothing.
 #
@@ -17,6 +18,7 @@ ray_version=2.60.0
 oldest_uv=0.5.0
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${ENGINE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ray-alert-engine}
+export UV_CACHE_DIR=${UV_CACHE_DIR:-$cache/uv-cache}   # so that `clean` leaves nothing behind
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "setup: $*"; exit 1; }
@@ -228,7 +230,16 @@ part_prometheus() {
   echo "$folder"
 }
 
+clean() {
+  rm -rf "$cache"
+  say "removed $cache"
+}
+
 (($#)) || die 'say what to set up: deploy/setup.sh uv|engine|ray|prometheus ...'
+if [[ $1 == clean ]]; then
+  clean
+  exit
+fi
 python=$(find_python)
 python_version=$("$python" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])')
 for part in "$@"; do

@@ -52,13 +52,21 @@ class Registry:
 
     def get(self, name: str) -> type:
         """Return the class registered as `name`, or raise LookupError with a hint."""
-        load_plugins()
+        # One file a plug-in, called as it is: the others need not be imported for it.
+        if name not in self._classes and name.isidentifier() and self._has_module(name):
+            importlib.import_module(f"{self.package}.{name}")
+        if name not in self._classes:
+            load_plugins()
         try:
             return self._classes[name]
         except KeyError:
             near = difflib.get_close_matches(name, self._classes, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(self)}"
             raise LookupError(f"no {self.kind} is called {name!r}{hint}") from None
+
+    def _has_module(self, name: str) -> bool:
+        package = importlib.import_module(self.package)
+        return any(module.name == name for module in pkgutil.iter_modules(package.__path__))
 
     def name_of(self, plugin: object) -> str:
         """Return the YAML word of a plug-in instance."""

@@ -200,7 +200,17 @@ def _read_alerting(decoder: Decoder, node: MappingNode) -> AlertingRule:
     if not rule.alert:
         decoder.report(node, "an alert's name cannot be empty")
     _check_details(decoder, node, rule)
+    _check_inputs(decoder, node.get("detect"), rule)
     return rule
+
+
+def _check_inputs(decoder: Decoder, node: Node | None, rule: AlertingRule) -> None:
+    """Note what is wrong with the further PromQL of a detector, which stands in fields of its own."""
+    inputs: Mapping[str, str] = rule.detect.inputs
+    written = next(iter(node.entries.values())).value if isinstance(node, MappingNode) and node.entries else None
+    for name in inputs:
+        field = written.get(name) if isinstance(written, MappingNode) else written  # else the detector's shorthand
+        check_expr(decoder, field, repr(name))
 
 
 def _check_details(decoder: Decoder, node: MappingNode, rule: AlertingRule) -> None:

@@ -18,7 +18,9 @@ import http.client
 import logging
 import math
 import queue
+import re
 import threading
+import urllib.error
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -53,6 +55,9 @@ _TOKEN = frozenset(
 _CHANNEL = frozenset(
     {"channel_not_found", "not_in_channel", "is_archived", "restricted_action", "no_permission"}
 )
+
+
+_WORD = re.compile(r"[\w.:-]+")
 
 
 @notifier("slack")
@@ -129,7 +134,7 @@ class _Delivery:
             ),
         )
         # An update wants the channel's id, which only the answer tells.
-        return {"channel": str(answer["channel"]), "ts": str(answer["ts"])}
+        return {"channel": _part(answer, "channel"), "ts": _part(answer, "ts")}
 
     def _update(self, message: Message, receipt: Receipt) -> None:
         channel, ts = receipt["channel"], receipt["ts"]
@@ -189,7 +194,7 @@ class _Delivery:
                 thread_ts=receipt["ts"],
             ),
         )
-        return str(answer["files"][0]["id"])
+        return _part(answer, "files", 0, "id")
 
     def _call(self, method: str, **payload: Any) -> Mapping[str, Any]:
         return self._guarded(method, lambda: self.client.api_call(method, json=payload))
@@ -212,12 +217,15 @@ class _Delivery:
             ) from None
         except (OSError, http.client.HTTPException) as error:
             self._unreachable(method, error)
-        except SlackClientError as error:
-            kind = type(error).__name__
-            raise NotifyError(f"slack: {method}: {kind}", retryable=True, reason="bad_answer") from None
+        except (SlackClientError, ValueError) as error:
+            raise _strange(f"{method}: {type(error).__name__}") from None
         return answer
 
     def _unreachable(self, method: str, error: Exception) -> NoReturn:
+        if isinstance(error, urllib.error.HTTPError):  # to the transfer of a file's bytes
+            error.close()
+            what = f"slack: {method}: HTTP {error.code}"
+            raise NotifyError(what, retryable=True, reason="server_error") from None
         late = isinstance(getattr(error, "reason", None), TimeoutError)  # urllib wraps the real one
         words = "no answer in time" if late else f"cannot reach Slack: {fault(error)}"
         reason = "timeout" if late else "unreachable"
@@ -237,7 +245,24 @@ class _Delivery:
             raise NotifyError(
                 f"{what}: HTTP {status}, {word}", retryable=True, reason="server_error"
             ) from None
+        if not _WORD.fullmatch(word):  # the client's complaint of a page that is no answer of Slack's
+            raise _strange(f"{method}: HTTP {status}, {word}") from None
         raise _refusal(what, word, data) from None
+
+
+def _part(answer: object, *path: str | int) -> str:
+    """Return what lies in an answer at `path`."""
+    value: Any = answer
+    try:
+        for step in path:
+            value = value[step]
+    except (LookupError, TypeError):
+        raise _strange(f"an answer without {'.'.join(map(str, path))}") from None
+    return str(value)
+
+
+def _strange(what: str) -> NotifyError:
+    return NotifyError(f"slack: not an answer of Slack's: {what}", retryable=True, reason="bad_answer")
 
 
 def _bounded(call: Callable[[], Any], seconds: float) -> Any:

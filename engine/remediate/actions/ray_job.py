@@ -71,9 +71,9 @@ def _answer(job: dict[str, Any], ray: RayApi, key: str) -> Answer:
     status = str(job.get("status", ""))
     progress = _PROGRESS.get(status, Progress.RUNNING)
     if progress is Progress.RUNNING:
-        return Answer(progress=progress, message=f"Ray job {key} is {status}")
+        return Answer(progress=progress, message=f"the job is {status}")
     said = _last_line(ray.logs(key)) if status == "SUCCEEDED" else str(job.get("message") or "")
-    return Answer(progress=progress, message=f"Ray job {key} {status}" + (f": {said}" if said else ""))
+    return Answer(progress=progress, message=f"the job {status}" + (f": {said}" if said else ""))
 
 
 def _last_line(log: str) -> str:

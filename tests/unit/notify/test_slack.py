@@ -123,6 +123,7 @@ def test_a_chart_is_uploaded_once_an_incident_and_stays_in_the_message(stub, sla
         ("upload", Failure(status=500)),
         ("files.completeUploadExternal", Failure(error="internal_error")),
         ("files.completeUploadExternal", Failure(status=503)),
+        ("files.completeUploadExternal", Failure(error="a page that is no answer")),
     ],
 )
 def test_an_upload_that_fails_does_not_lose_the_message(stub, slack, caplog, step, failure):
@@ -284,15 +285,26 @@ def test_nobody_listening_is_unreachable(token_file):
 @pytest.mark.usefixtures("cut_short")
 @pytest.mark.parametrize(
     "raw",
-    [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\noops", b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", b"rubbish\r\n\r\n"],
-)  # fmt: skip
-def test_an_answer_that_is_no_answer_of_slack_is_an_error_of_this_delivery_only(token_file, raw):
+    [
+        b"",
+        b"rubbish\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\noops",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{",
+        b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"ok":true}',
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 13\r\n\r\n<html></html>",
+    ],
+)
+def test_an_answer_that_is_none_of_slacks_is_retried(token_file, raw):
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=answer_once, args=(server, raw))
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}/api/"
-        failure_of(Slack(channel="#x", token_file=str(token_file), api_url=url), notification(alert()))
+        error = failure_of(
+            Slack(channel="#x", token_file=str(token_file), api_url=url), notification(alert())
+        )
         thread.join()
+    assert error.retryable
+    assert error.reason in ("bad_answer", "unreachable")
 
 
 def answer_once(server, raw):
