@@ -151,6 +151,11 @@ class PlannedStep:
     ended_at: datetime | None = None
     message: str = ""
 
+    @property
+    def job(self) -> str:
+        """The submission id of the Ray job that it started; "" if it started none."""
+        return self.key if self.action == "ray_job" else ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:

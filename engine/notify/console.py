@@ -83,7 +83,7 @@ def _run(run: Run) -> Iterable[str]:
     yield one_line(f"> {run.playbook} on {run.target}: {run.mode}, {run.state}" + (f", {why}" if why else ""))
     for step in run.steps:
         said = step.impossible or step.message or step.description
-        yield one_line(f"  {step.state}: {step.name}" + (f" [{step.key}]" if step.key else "") + f": {said}")
+        yield one_line(f"  {step.state}: {step.name}" + (f" [{step.job}]" if step.job else "") + f": {said}")
 
 
 def _evidence(notification: Notification, alert: Alert) -> Iterable[str]:

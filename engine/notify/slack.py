@@ -14,13 +14,11 @@ better than one not told.
 
 from __future__ import annotations
 
-import http.client
 import logging
 import math
 import queue
 import re
 import threading
-import urllib.error
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
@@ -201,6 +199,8 @@ class _Delivery:
 
     def _guarded(self, method: str, call: Callable[[], Any]) -> Mapping[str, Any]:
         """Make a call within what is left of the time, and translate every way in which it can fail."""
+        from http.client import HTTPException  # noqa: PLC0415 - loads TLS
+
         from slack_sdk.errors import SlackApiError, SlackClientError  # noqa: PLC0415
 
         left = _TIMEOUT - self.watch.seconds()
@@ -215,14 +215,16 @@ class _Delivery:
             raise NotifyError(
                 f"slack: {method}: no answer in time", retryable=True, reason="timeout"
             ) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, HTTPException) as error:
             self._unreachable(method, error)
         except (SlackClientError, ValueError) as error:
             raise _strange(f"{method}: {type(error).__name__}") from None
         return answer
 
     def _unreachable(self, method: str, error: Exception) -> NoReturn:
-        if isinstance(error, urllib.error.HTTPError):  # to the transfer of a file's bytes
+        from urllib.error import HTTPError  # noqa: PLC0415
+
+        if isinstance(error, HTTPError):  # to the transfer of a file's bytes
             error.close()
             what = f"slack: {method}: HTTP {error.code}"
             raise NotifyError(what, retryable=True, reason="server_error") from None
@@ -236,12 +238,12 @@ class _Delivery:
         data = error.response.data if isinstance(error.response.data, Mapping) else {}
         word = one_line(str(data.get("error", "no reason given")))
         what = f"slack: {method} to {self.channel}"
-        if status == http.client.TOO_MANY_REQUESTS or word in ("ratelimited", "rate_limited"):
+        if status == 429 or word in ("ratelimited", "rate_limited"):
             wait = _seconds(error.response.headers)
             raise NotifyError(
                 f"{what}: rate limited", retryable=True, reason="rate_limited", retry_after=wait
             ) from None
-        if status >= http.client.INTERNAL_SERVER_ERROR or word in _PASSING:
+        if status >= 500 or word in _PASSING:
             raise NotifyError(
                 f"{what}: HTTP {status}, {word}", retryable=True, reason="server_error"
             ) from None

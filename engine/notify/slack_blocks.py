@@ -293,7 +293,7 @@ def _steps(run: Run) -> list[str]:
 
 def _step(step: PlannedStep, *, would: bool) -> str:
     said = step.impossible or step.message or (step.description if step.state is StepState.PLANNED else "")
-    job = f" {code(step.key)}" if step.key and not would else ""
+    job = f" {code(step.job)}" if step.job and not would else ""
     tries = f" (attempt {step.attempt} of {step.attempts})" if step.attempt > 1 else ""
     mark = "→" if would and not step.impossible else _MARKS[step.state]
     return f"{mark} {words(step.name)}{job}{tries}" + (f": {words(said, 200)}" if said else "")
