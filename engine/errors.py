@@ -49,12 +49,16 @@ class LoadError(EngineError):
 
 
 class ExpressionError(EngineError):
-    """PromQL that the embedded evaluator cannot parse or will not answer; at 1:1 if the place is unknown."""
+    """PromQL that the embedded evaluator cannot parse or will not answer; at 1:1 if the place is unknown.
 
-    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
+    `beyond` tells that a real server may well answer it: it is newer, experimental, or another server's.
+    """
+
+    def __init__(self, message: str, line: int = 1, column: int = 1, *, beyond: bool = False) -> None:
         super().__init__(message)
         self.line = line
         self.column = column
+        self.beyond = beyond
 
 
 class TemplateError(EngineError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -94,12 +95,15 @@ def _run_file(
     *,
     stop_at_first: bool,
 ) -> FileResult:
+    by_promtool = file.evaluation_interval is not None
+    if by_promtool:  # which reads no engine.yaml
+        settings = replace(settings, external_labels={}, external_url="")
     bench = Bench(
         groups=_ordered(file),
         settings=settings,
         playbooks=playbooks,
         interval=file.evaluation_interval or settings.evaluation_interval,
-        own_intervals=file.evaluation_interval is None,
+        own_intervals=not by_promtool,
         **_tolerances(file),
     )
     results: list[Result] = []
@@ -109,7 +113,7 @@ def _run_file(
             continue
         said += [
             f"{test.name or f'line {test.origin.line}'}: {text}"
-            for text in warnings(test, bench.groups, bench.interval)
+            for text in warnings(test, bench)
         ]
         results.append(run_test(test, bench))
         if stop_at_first and results[-1].failures:

@@ -28,7 +28,7 @@ class Clusters:
     def __init__(self, entries: Sequence[RayCluster], connect: Connect) -> None:
         self._entries = tuple(entries)
         self._connect = connect
-        self._clients: dict[str, RayApi] = {}
+        self._clients: dict[tuple[RayCluster, str], RayApi] = {}
 
     def of(self, labels: Labels) -> Cluster:
         """Return the cluster that labels speak of."""
@@ -43,6 +43,7 @@ class Clusters:
             name, address = parse(entry.name).render(data), parse(entry.address).render(data)
         except EngineError:
             return Cluster(entry.name, None)
-        if address not in self._clients:
-            self._clients[address] = self._connect(entry, address)
-        return Cluster(name, self._clients[address])
+        known = entry, address  # two entries may reach one address with tokens of their own
+        if known not in self._clients:
+            self._clients[known] = self._connect(entry, address)
+        return Cluster(name, self._clients[known])

@@ -48,9 +48,9 @@ class Dispatcher:
         self._runs = runs
         self._groups = Groups(settings.routing.route)
         self._inhibited: Mapping[str, Alert] = {}
-        self._pauses: dict[
-            str, tuple[datetime, timedelta]
-        ] = {}  # by receiver and integration: until, how long
+        # By receiver and integration: until when it is left alone, and how long that is.
+        self._pauses: dict[str, tuple[datetime, timedelta]] = {}
+        self._unsaved: dict[str, Sent] = {}  # entries of the log that the store has not taken yet
 
     @property
     def waiting(self) -> int:
@@ -65,12 +65,11 @@ class Dispatcher:
         """Take over what another dispatcher held, so that alerts whose rule is gone are told as resolved."""
         self._groups.update(alerts, at)
 
-    def inhibited(self, alert: Alert) -> bool:
-        """Tell whether another alert's firing mutes this one."""
-        return alert.fingerprint in self._inhibited
-
     def flush(self, alerts: Sequence[Alert], at: datetime) -> None:
         """Deliver what is due."""
+        for entry in tuple(self._unsaved.values()):
+            if not self._save(entry, at):
+                break
         self._inhibit(alerts, at)
         self._groups.update(alerts, at)
         try:
@@ -133,11 +132,25 @@ class Dispatcher:
                 notifier,
                 Integration(
                     key=key,
-                    entry=self._store.sent(key),
+                    entry=self._entry(key),
                     send_resolved=notifier.send_resolved,
                     updates_in_place=notifier.updates_in_place,
                 ),
             )
+
+    def _entry(self, key: str) -> Sent | None:
+        return self._unsaved.get(key) or self._store.sent(key)
+
+    def _save(self, entry: Sent, at: datetime) -> bool:
+        """Note who was told what; what the store does not take is kept here, or it were told at every flush."""
+        try:
+            self._store.save_sent(entry)
+        except StoreError as error:
+            self._unsaved[entry.key] = entry
+            self._events.trouble(at, "store", error, group=entry.key)
+            return False
+        self._unsaved.pop(entry.key, None)
+        return True
 
     def _muted(self, group: Group, at: datetime) -> frozenset[str]:
         if mute_reason(group.route, self._routing.time_intervals, at) is not None:
@@ -157,18 +170,18 @@ class Dispatcher:
         place = f"{group.route.receiver}/{word}"
         paused = self._pauses.get(place)
         if paused is not None and at < paused[0]:
-            self._store.save_sent(delivery.failed)
+            self._save(delivery.failed, at)
             return delivery.failed, paused[0]
         try:
             receipt = self._tell(group, notifier, delivery, runs, at) if delivery.alerts else None
         except NotifyError as error:
             until = self._pause(place, error, at)
             self._not_told(group, word, delivery, error, at)
-            self._store.save_sent(delivery.failed)
+            self._save(delivery.failed, at)
             return delivery.failed, until
         self._pauses.pop(place, None)
         entry = delivery.done(receipt)
-        self._store.save_sent(entry)
+        self._save(entry, at)
         if delivery.alerts:
             self._told(group, word, delivery, at)
         return entry, None
@@ -242,13 +255,13 @@ class Dispatcher:
     def escalate(self, run: Run, alert: Alert, name: str, at: datetime) -> None:
         """Tell a receiver, once, of a run that did not help. A failed delivery is tried again at the next flush."""
         key = escalation_key(run)
-        if self._store.sent(key) is not None:
+        if self._entry(key) is not None:
             return
         receiver = self._routing.receivers.get(name)
         places = receiver.integrations if receiver is not None else ()
         told = [self._escalate_to(run, alert, name, word, notifier, at) for word, notifier in places]
         if any(told) or not places:
-            self._store.save_sent(Sent(key=key, at=at))
+            self._save(Sent(key=key, at=at), at)
 
     def _escalate_to(
         self, run: Run, alert: Alert, name: str, word: str, notifier: Notifier, at: datetime

@@ -31,8 +31,9 @@ from engine.model.event import Kind
 from engine.model.labels import Labels
 from engine.model.playbook import Playbook, Run
 from engine.model.ports import Observer, Source, Store
-from engine.model.rule import AlertingRule, RuleGroup
+from engine.model.rule import AlertingRule, RecordingRule, RuleGroup
 from engine.model.settings import Settings
+from engine.route.inhibit import inhibitors
 
 
 class Health(StrEnum):
@@ -139,16 +140,22 @@ class Engine:
 
     def heal(self, at: datetime) -> None:
         """Begin the runs that firing alerts ask for, and advance each open one by at most one call."""
-        for alert in self.alerts():
+        alerts = self.alerts()
+        inhibited = inhibitors(self.settings.routing.inhibit_rules, alerts)
+        firing = [alert for alert in alerts if alert.firing]
+        self.healer.forget(firing)
+        for alert in firing:
             rule = self._rules.get(alert.rule_id)
-            if rule is None or rule.remediate is None or not alert.firing or self.dispatcher.inhibited(alert):
+            if rule is None or rule.remediate is None or alert.fingerprint in inhibited:
                 continue
+            if not self._judged(rule.id):
+                continue  # as it was before a restart, or before Prometheus went away
             try:
                 self.evidence.of(alert, at)  # before anything is healed away
                 self.healer.consider(alert, rule, at)
             except StoreError as error:
                 self.events.trouble(at, "store", error, alert=alert.fingerprint)
-        self.healer.step(self._alert_of, at)
+        self.healer.step(self._alert_of, self._judged, at)
         self.events.keep(at)
 
     def _escalate(self, run: Run, receiver: str, at: datetime) -> None:
@@ -182,11 +189,11 @@ class Engine:
         for before, after in changed:
             self._transition(before, after, slot)
 
-    def _record(self, group: RuleGroup, rule: object, slot: datetime) -> None:
+    def _record(self, group: RuleGroup, rule: RecordingRule, slot: datetime) -> None:
         """Leave recording rules to Prometheus, unless the source takes what they make (in tests it does)."""
         recorder = getattr(self.source, "record", None)
         if recorder is not None:
-            recorder(rule, slot - group.query_offset, slot)
+            recorder(rule, slot - group.query_offset)
 
     def _publish(self, rule_id: str, tracker: Tracker, found: Iterable[Finding]) -> None:
         with self._lock:
@@ -260,6 +267,12 @@ class Engine:
             )
             conditions = {rule_id: self.status[rule_id].conditions for rule_id in fresh}
         self.healer.observe(lambda run: conditions[run.rule_id].get(run.labels, False), fresh, slot)
+
+    def _judged(self, rule_id: str) -> bool:
+        """Tell whether a rule's alerts are as this engine's newest evaluation found them, or the rule is gone."""
+        with self._lock:
+            status = self.status.get(rule_id)
+            return status is None or status.health is Health.OK
 
     def _alert_of(self, run: Run) -> Alert | None:
         with self._lock:

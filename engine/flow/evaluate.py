@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from engine.errors import DetectError, EngineError
 from engine.model.ports import Detector, Source
-from engine.model.rule import AlertingRule, RecordingRule
+from engine.model.rule import AlertingRule
 from engine.model.series import Verdicts, Window
 
 
@@ -40,8 +40,3 @@ def fetch(expr: str, detect: Detector, source: Source, at: datetime) -> Window:
         return source.instant(expr, at)
     steps = detect.lookback // detect.step
     return source.range(expr, at - steps * detect.step, at, detect.step)
-
-
-def record(rule: RecordingRule, source: Source, at: datetime) -> Window:
-    """Return the series that a recording rule makes at an instant."""
-    return source.instant(rule.expr, at)

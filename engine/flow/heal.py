@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from queue import SimpleQueue
 
-from engine.errors import ActionError, ClusterError, EngineError, QueryError, StoreError
+from engine.errors import EngineError, QueryError, StoreError
 from engine.flow.clusters import Clusters
 from engine.flow.dispatch import escalation_key
 from engine.flow.events import Events
@@ -22,7 +22,7 @@ from engine.remediate.runner import World, advance
 from engine.remediate.verify import observe
 
 HISTORY = timedelta(days=7)  # what guardrails look back on
-_REPLAN = timedelta(seconds=10)  # after a plan failed because Ray did not answer
+_REPLAN = timedelta(seconds=10)  # after a plan failed, such as because Ray did not answer
 
 
 class Healer:
@@ -45,7 +45,9 @@ class Healer:
         self._store = store
         self._events = events
         self._settled: dict[tuple[str, str], datetime | None] = {}  # (episode, playbook) → when to ask again
-        self._open: dict[str, Run] = {run.id: run for run in store.runs(open_only=True)}
+        self._delays: dict[str, str] = {}  # by run: why it was put off, as it was last told
+        # Other threads read what is open, so a change makes a new dict.
+        self._open: Mapping[str, Run] = {run.id: run for run in store.runs(open_only=True)}
         # Evaluations run on other threads; only `step` and `consider` change runs, and they share one.
         self._inbox: SimpleQueue[tuple[str, bool | None, datetime]] = SimpleQueue()
 
@@ -71,6 +73,11 @@ class Healer:
                 if after is not run:
                     self._save(after)
 
+    def forget(self, firing: Iterable[Alert]) -> None:
+        """Forget what was settled in the episodes that are over: all but those of these alerts."""
+        episodes = {alert.episode for alert in firing}
+        self._settled = {key: until for key, until in self._settled.items() if key[0] in episodes}
+
     def consider(self, alert: Alert, rule: AlertingRule, at: datetime) -> None:
         """Plan a run if the alert asks for one, has fired long enough, and has none in this episode."""
         wanted = rule.remediate
@@ -87,7 +94,13 @@ class Healer:
             self._settled[settled] = None
             self._events.tell(at, Kind.RUN, alert.fingerprint, "mode is off", playbook=playbook.name)
             return
-        self._begin(playbook, alert, mode, settled, at)
+        try:
+            self._begin(playbook, alert, mode, settled, at)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001  a fault in a guardrail or an action is a no, to this alert alone
+            self._events.trouble(at, "remediation", error, playbook=playbook.name, alert=alert.fingerprint)
+            self._settled[settled] = at + _REPLAN
 
     def _begin(
         self, playbook: Playbook, alert: Alert, mode: Mode, settled: tuple[str, str], at: datetime
@@ -101,7 +114,7 @@ class Healer:
             run = plan(
                 playbook, alert, cluster=cluster.name, ray=cluster.ray, mode=mode, number=number, at=at
             )
-        except (ActionError, ClusterError, EngineError) as error:
+        except EngineError as error:
             if settled not in self._settled:
                 self._events.tell(
                     at, Kind.RUN, alert.fingerprint, f"cannot plan: {error}", playbook=playbook.name
@@ -109,11 +122,10 @@ class Healer:
             self._settled[settled] = at + _REPLAN
             return
         run = self._guarded(run, playbook, alert, at)
-        self._settled[settled] = run.refusal.until if run.refusal else None
         if self._store.add_run(run):
+            self._note(run)
             self._tell(run, at)
-            if not run.state.terminal:
-                self._open[run.id] = run
+        self._settled[settled] = run.refusal.until if run.refusal else None  # not before it is stored
 
     def _next_number(self, alert: Alert, playbook: str, at: datetime) -> int | None:
         """Return which run of the episode the next one is; None if the last one was not a refusal for a while."""
@@ -126,11 +138,12 @@ class Healer:
 
     def _guarded(self, run: Run, playbook: Playbook, alert: Alert, at: datetime) -> Run:
         history = [other for other in self._store.runs(since=at - HISTORY) if other.id != run.id]
-        case = Case(playbook=playbook, run=run, alert=alert, mode=run.mode, history=history, at=at)
+        mode = self._mode_of(run, playbook)
+        case = Case(playbook=playbook, run=run, alert=alert, mode=mode, history=history, at=at)
         said = refusals(case)
         if said:
             return _refused(run, said[0], "; ".join(f"{no.guardrail}: {no.reason}" for no in said), at)
-        if run.mode is Mode.APPROVE and run.approved_by is None:
+        if mode is Mode.APPROVE and run.approved_by is None:
             until = at + playbook.approval.timeout
             return replace(
                 run,
@@ -140,60 +153,87 @@ class Healer:
             )
         return replace(run, state=RunState.ACTING, reason="guardrails passed", updated_at=at)
 
-    def step(self, alert_of: Callable[[Run], Alert | None], at: datetime) -> None:
-        """Advance each open run by at most one call."""
+    def _mode_of(self, run: Run, playbook: Playbook) -> Mode:
+        """Return the strictest mode that holds now: a reload can hold up runs that are under way."""
+        return Mode.stricter(run.mode, Mode.stricter(playbook.mode, self._mode))
+
+    def step(
+        self, alert_of: Callable[[Run], Alert | None], judged: Callable[[str], bool], at: datetime
+    ) -> None:
+        """Advance each open run by at most one call.
+
+        `judged` tells of a rule's id whether its alerts are as its newest evaluation found them.
+        """
         self._take_in()
         for run in self.open_runs:
-            alert = alert_of(run)
             try:
-                after = self._advance(run, alert, at)
-            except (QueryError, StoreError) as error:
-                self._events.tell(at, Kind.STEP, run.id, f"put off: {error}", playbook=run.playbook)
+                alert = alert_of(run)
+                after = self._advance(run, alert, _fires(alert, judged=judged(run.rule_id)), at)
+            except Exception as error:  # noqa: BLE001  the door of one step: the other runs go on
+                self._put_off(run, error, at)
                 continue
+            self._delays.pop(run.id, None)
             if after is not run:
-                self._note(after)
                 self._tell(after, at)
 
-    def _advance(self, run: Run, alert: Alert | None, at: datetime) -> Run:
+    def _put_off(self, run: Run, error: Exception, at: datetime) -> None:
+        """Say once, not every second, why a run cannot be advanced."""
+        if self._delays.get(run.id) == str(error):
+            return
+        self._delays[run.id] = str(error)
+        if isinstance(error, QueryError | StoreError):
+            self._events.tell(at, Kind.STEP, run.id, f"put off: {error}", playbook=run.playbook)
+        else:
+            self._events.trouble(at, "remediation", error, run=run.id, playbook=run.playbook)
+
+    def _advance(self, run: Run, alert: Alert | None, firing: bool | None, at: datetime) -> Run:
         playbook = self._playbooks.get(run.playbook)
         if playbook is None:
             no = Refusal(guardrail="match", reason=f"playbook {run.playbook} is not loaded any more")
             return self._saved(_refused(run, no, no.reason, at))
         if run.state is RunState.WAITING:
-            return self._decide(run, playbook, alert, at)
+            return self._decide(run, playbook, alert, firing, at)
         if run.state is RunState.DID_NOT_HELP:
-            return self._passed_on(run, playbook, at)
+            return self._passed_on(run, playbook, alert, at)
+        mode = self._mode_of(run, playbook)
         world = World(
             ray=self._clusters.of(run.labels).ray,
             returns_anything=lambda expr: bool(self._source.instant(expr, at).present.any()),
-            firing=alert is not None and alert.firing,
+            firing=firing,
             save=self._save,
+            halted=f"mode is {mode.value} by now" if mode in (Mode.OFF, Mode.DRY_RUN) else "",
         )
         return advance(run, playbook, world, at)
 
-    def _decide(self, run: Run, playbook: Playbook, alert: Alert | None, at: datetime) -> Run:
+    def _decide(
+        self, run: Run, playbook: Playbook, alert: Alert | None, firing: bool | None, at: datetime
+    ) -> Run:
         """Take a person's answer to a waiting run, or give up waiting."""
-        decision = self._store.decision(run.id)
         assert run.approve_until is not None
-        if alert is None or not alert.firing:
+        yes, by = self._store.decision(run.id) or (None, "")
+        if alert is None or firing is False:
             said = "the alert fires no more"
-        elif decision is None and at < run.approve_until:
+        elif yes is False:
+            said = f"rejected by {by}"
+        elif at >= run.approve_until:
+            # An answer may have been given while this engine did not run.
+            word = "nobody answered" if yes is None else f"the approval by {by} could not be acted on"
+            said = f"{word} by {run.approve_until:%H:%M:%S} UTC"
+        elif yes is None or firing is None:
             return run
-        elif decision is None:
-            said = f"nobody answered by {run.approve_until:%H:%M:%S} UTC"
-        elif not decision[0]:
-            said = f"rejected by {decision[1]}"
         else:
-            approved = replace(run, approved_by=decision[1], state=RunState.PLANNED)
+            approved = replace(run, approved_by=by, state=RunState.PLANNED)
             return self._saved(self._guarded(approved, playbook, alert, at))
         return self._saved(_refused(run, Refusal(guardrail="approval", reason=said), said, at))
 
-    def _passed_on(self, run: Run, playbook: Playbook, at: datetime) -> Run:
+    def _passed_on(self, run: Run, playbook: Playbook, alert: Alert | None, at: datetime) -> Run:
         """End a run that did not help once a person has been told (which `flush` does, and notes)."""
         if playbook.escalate is None:
             said = "the playbook names nobody to escalate to"
         elif self._store.sent(escalation_key(run)) is not None:
             said = f"{playbook.escalate} was told"
+        elif alert is None:
+            said = f"the alert is gone, so {playbook.escalate} was not told"
         else:
             return run
         return self._saved(
@@ -218,10 +258,8 @@ class Healer:
         self._note(run)
 
     def _note(self, run: Run) -> None:
-        if run.state.terminal:
-            self._open.pop(run.id, None)
-        else:
-            self._open[run.id] = run
+        others = {id_: other for id_, other in self._open.items() if id_ != run.id}
+        self._open = others if run.state.terminal else {**others, run.id: run}
 
     def _tell(self, run: Run, at: datetime) -> None:
         self._events.tell(
@@ -238,6 +276,13 @@ class Healer:
 
 def _refused(run: Run, no: Refusal, reason: str, at: datetime) -> Run:
     return replace(run, state=RunState.REFUSED, refusal=no, reason=reason, updated_at=at)
+
+
+def _fires(alert: Alert | None, *, judged: bool) -> bool | None:
+    """Tell whether an alert fires; None if what is known of it is from before a restart or an outage."""
+    if alert is None or not alert.firing:
+        return False
+    return True if judged else None
 
 
 def _due(until: datetime | None, at: datetime) -> bool:

@@ -1,8 +1,9 @@
 """Evaluate each expression once for a whole test, and answer the slots from that.
 
 A range evaluation at step *s* equals the instant ones, so an expression is evaluated over the test's whole
-grid at its first question, and later ones are slices. Where that does not hold (`@ start()`/`end()`, or
-series that recording rules add while the test runs) each question is evaluated on its own.
+grid at its first question, and later ones are slices. Where that does not hold (`@ start()`/`end()`, an
+order by `sort()` or `topk()`, or series that rules add while the test runs) each question is evaluated on its
+own.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
+from engine.errors import ExpressionError
+from engine.lang.promql import selects
 from engine.model.ports import Source
 from engine.model.series import Window, instant_of
 
-_EDGES = re.compile(r"@\s*(start|end)\s*\(")
+_ALONE = re.compile(r"@\s*(start|end)\s*\(|\b(sort\w*|topk|bottomk)\b")
 
 
 class AheadSource:
@@ -26,7 +29,8 @@ class AheadSource:
         self._source = source
         self._step = step
         self._end = end
-        self._growing = [re.compile(rf"(?<![\w:]){re.escape(name)}(?![\w:])") for name in growing]
+        self._growing = frozenset(growing)
+        self._fixed: dict[str, bool] = {}  # whether an expression may be answered ahead
         self._answers: dict[str, Window] = {}
 
     def instant(self, expr: str, at: datetime) -> Window:
@@ -43,7 +47,7 @@ class AheadSource:
 
     def _cover(self, expr: str, start: datetime, end: datetime) -> Window | None:
         """Return the answer over the whole test, on the grid through `start`; None if it has to be asked anew."""
-        if end > self._end or _EDGES.search(expr) or any(name.search(expr) for name in self._growing):
+        if end > self._end or not self._may_ahead(expr):
             return None
         known = self._answers.get(expr)
         if known is None or start.timestamp() < known.times[0] - 1e-6:
@@ -52,6 +56,17 @@ class AheadSource:
             self._answers[expr] = known
         off = (start - instant_of(float(known.times[0]))) % self._step
         return known if off == timedelta() and end.timestamp() <= known.times[-1] + 1e-6 else None
+
+    def _may_ahead(self, expr: str) -> bool:
+        if expr not in self._fixed:
+            self._fixed[expr] = not _ALONE.search(expr) and not self._grows(expr)
+        return self._fixed[expr]
+
+    def _grows(self, expr: str) -> bool:
+        try:
+            return any(selects(expr, name) for name in self._growing)
+        except ExpressionError:
+            return True  # the source says what is wrong with it
 
 
 def _slice(window: Window, start: datetime, end: datetime, step: timedelta) -> Window:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 import numpy as np
 
+from engine.errors import DetectError
 from engine.flow.clusters import Clusters
 from engine.flow.engine import Engine
 from engine.flow.slots import interval_of
 from engine.lab.ahead import AheadSource
 from engine.lab.cluster import LabRay
 from engine.lang.promql import Storage
-from engine.model.alert import Alert
+from engine.model.alert import Alert, AlertState
 from engine.model.duration import Duration
-from engine.model.labels import METRIC_NAME
+from engine.model.event import Event, Kind
+from engine.model.labels import METRIC_NAME, Labels
 from engine.model.playbook import Mode, Playbook, Run
 from engine.model.ports import Source
 from engine.model.rule import AlertingRule, RecordingRule, RuleGroup
@@ -25,6 +28,8 @@ from engine.model.settings import RayCluster, RemediationSettings, Settings
 from engine.model.testing import InputSeries, TestGroup
 from engine.query.embedded import EmbeddedSource
 from engine.store.memory import MemoryStore
+
+ALERTS, ALERTS_FOR_STATE = "ALERTS", "ALERTS_FOR_STATE"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +57,12 @@ class Story:
 
 
 class LabSource:
-    """The test's series behind PromQL; what recording rules make is added to them."""
+    """The test's series behind PromQL; what rules make is added to them."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, subquery_step: timedelta) -> None:
         self._storage = storage
-        self._source = EmbeddedSource(storage)
+        self._source = EmbeddedSource(storage, Duration.of(subquery_step))
+        self._made: dict[str, set[Labels]] = {}  # by rule id, the series of its last evaluation
 
     def instant(self, expr: str, at: datetime) -> Window:
         """Evaluate at one instant."""
@@ -66,14 +72,14 @@ class LabSource:
         """Evaluate on a grid."""
         return self._source.range(expr, start, end, step)
 
-    def add(self, rule: RecordingRule, window: Window, at: datetime) -> None:
-        """Add the series that a recording rule made."""
-        for labels, value, there in zip(
-            window.labels, window.values[:, 0], window.present[:, 0], strict=True
-        ):
-            if there:
-                named = labels.updated({METRIC_NAME: rule.record}).updated(rule.labels)
-                self._storage.add(named, [round(at.timestamp() * 1000)], [float(value)], [False])
+    def add(self, rule_id: str, samples: Mapping[Labels, float], at: datetime) -> None:
+        """Add what a rule made; a series that it makes no more ends, as in Prometheus."""
+        instant = [round(at.timestamp() * 1000)]
+        for labels, value in samples.items():
+            self._storage.add(labels, instant, [value])
+        for labels in self._made.get(rule_id, set()) - samples.keys():
+            self._storage.add(labels, instant, [math.nan], [True])
+        self._made[rule_id] = set(samples)
 
 
 class StageSource:
@@ -101,9 +107,16 @@ class StageSource:
         source = self._ahead.get(step)
         return (source or self._lab).range(expr, start, end, step)
 
-    def record(self, rule: RecordingRule, at: datetime, slot: datetime) -> None:
+    def record(self, rule: RecordingRule, at: datetime) -> None:
         """Evaluate a recording rule, for the later rules to read."""
-        self._lab.add(rule, self._lab.instant(rule.expr, at), slot)
+        window = self._lab.instant(rule.expr, at)
+        samples: dict[Labels, float] = {}
+        for labels, value in zip(window.labels, window.last(), strict=True):
+            named = labels.updated({METRIC_NAME: rule.record}).updated(rule.labels)
+            if named in samples:
+                raise DetectError(f"{rule.origin}: {rule.record}: two results have the same labels: {named}")
+            samples[named] = float(value)
+        self._lab.add(rule.id, samples, at)
 
 
 def live_through(
@@ -117,13 +130,26 @@ def live_through(
 ) -> Story:
     """Run a test group to the last instant that it asks about.
 
-    `interval` lies between two samples of its series, and, unless `own_intervals`, between two evaluations
-    of every group (promtool's way).
+    Unless `own_intervals`, every group is evaluated at `interval` (promtool's way), which also lies between two
+    samples where the test does not say.
     """
     groups = [_bare(group, None if own_intervals else interval) for group in groups]
-    end = test.start + last_question(test)
-    lab = LabSource(_storage(test, interval))
-    source = _stage(test, groups, lab, interval, end)
+    spacing = test.interval or interval
+    end = test.start + last_question(test, spacing)
+    lab = LabSource(_storage(test, spacing), interval)
+    source = _stage(test, groups, lab, spacing, end)
+
+    def write_alerts(event: Event) -> None:
+        if event.kind is Kind.EVALUATED and event.subject in alerting:
+            offset = alerting[event.subject]
+            lab.add(event.subject, _alerts_series(engine.status[event.subject].alerts), event.at - offset)
+
+    alerting = {
+        rule.id: group.query_offset
+        for group in groups
+        for rule in group.rules
+        if isinstance(rule, AlertingRule)
+    }
     engine = Engine(
         settings=_quiet(settings, test),
         groups=groups,
@@ -131,6 +157,7 @@ def live_through(
         source=source,
         store=MemoryStore(),
         clusters=_clusters(settings),
+        observers=[write_alerts],
     )
     story = Story(test.start, lab)
     due = {group.id: test.start for group in groups}
@@ -142,11 +169,23 @@ def live_through(
         engine.flush(at)
         engine.heal(at)
         story.moments.append(_moment(engine, at))
+    if not story.moments:  # no rules at all
+        story.moments.append(_moment(engine, test.start))
     return story
 
 
-def last_question(test: TestGroup) -> timedelta:
-    """Return the latest `eval_time` of a test group; for `never` alone, the length of its series."""
+def _alerts_series(alerts: Sequence[Alert]) -> dict[Labels, float]:
+    """Return the series that Prometheus writes of a rule's alerts."""
+    series: dict[Labels, float] = {}
+    for alert in alerts:
+        if alert.state is not AlertState.RESOLVED:
+            series[alert.labels.updated({METRIC_NAME: ALERTS, "alertstate": alert.state.value})] = 1.0
+            series[alert.labels.updated({METRIC_NAME: ALERTS_FOR_STATE})] = alert.active_at.timestamp()
+    return series
+
+
+def last_question(test: TestGroup, spacing: timedelta) -> timedelta:
+    """Return the latest `eval_time` of a test group; with `never`, at least the length of its series."""
     asked: list[timedelta] = [
         question.eval_time
         for kind in (
@@ -159,15 +198,14 @@ def last_question(test: TestGroup) -> timedelta:
         for question in kind
     ]
     if test.never:
-        asked.append(length_of(test))
+        asked.append(length_of(test, spacing))
     return max(asked, default=timedelta())
 
 
-def length_of(test: TestGroup) -> timedelta:
-    """Return how long the series of a test group last."""
-    interval = test.interval or timedelta(minutes=1)
+def length_of(test: TestGroup, spacing: timedelta) -> timedelta:
+    """Return how long the series of a test group last, whose samples lie `spacing` apart."""
     longest = max((len(series.values) for series in (*test.input_series, *test.input_signal)), default=1)
-    return interval * max(0, longest - 1)
+    return spacing * max(0, longest - 1)
 
 
 def _moment(engine: Engine, at: datetime) -> Moment:
@@ -218,7 +256,7 @@ def _stage(
     test: TestGroup, groups: Sequence[RuleGroup], lab: LabSource, interval: timedelta, end: datetime
 ) -> StageSource:
     rules = [rule for group in groups for rule in group.rules]
-    recorded = {rule.record for rule in rules if isinstance(rule, RecordingRule)}
+    recorded = {rule.record for rule in rules if isinstance(rule, RecordingRule)} | {ALERTS, ALERTS_FOR_STATE}
     steps = {interval_of(group) for group in groups}
     steps |= {rule.detect.step for rule in rules if isinstance(rule, AlertingRule) and rule.detect.lookback}
     ahead = {step: AheadSource(lab, step, end, recorded) for step in sorted(steps) if step}

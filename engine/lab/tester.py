@@ -9,7 +9,7 @@ from functools import partial
 
 from engine.errors import ExpressionError, QueryError
 from engine.lab.alert_check import AlertCheck, close, named, timeline
-from engine.lab.story import Story, length_of, live_through
+from engine.lab.story import ALERTS, ALERTS_FOR_STATE, Story, length_of, live_through
 from engine.lang.promql import metric_names
 from engine.model.duration import Duration
 from engine.model.labels import ALERT_NAME, METRIC_NAME
@@ -57,8 +57,8 @@ class Bench:
     groups: Sequence[RuleGroup]
     settings: Settings
     playbooks: Mapping[str, Playbook]
-    interval: timedelta  # of a file that gives none
-    own_intervals: bool  # each group at its own interval, not at the file's evaluation_interval
+    interval: timedelta  # between evaluations
+    own_intervals: bool  # each group at its own interval instead; so it is with tests in the rules' own file
     float_tolerance: float = TOLERANCE  # relative
     text_tolerance: float = TOLERANCE  # of numbers inside annotations
 
@@ -66,15 +66,15 @@ class Bench:
 def run_test(test: TestGroup, bench: Bench) -> Result:
     """Live a test group through and check every expectation."""
     name = test.name or f"line {test.origin.line}"
-    interval = test.interval or bench.interval
-    if faults := list(_vacuous(test, bench.groups, name)):
+    # What promtool passes in silence passes here, with a warning.
+    if bench.own_intervals and (faults := list(_vacuous(test, bench.groups, name))):
         return Result(name=name, assertions=len(faults), failures=tuple(faults))
     story = live_through(
         test,
         bench.groups,
         settings=bench.settings,
         playbooks=bench.playbooks,
-        interval=interval,
+        interval=bench.interval,
         own_intervals=bench.own_intervals,
     )
     checks = list(_checks(test, bench, story))
@@ -130,7 +130,7 @@ def _vacuous(test: TestGroup, groups: Sequence[RuleGroup], name: str) -> Iterato
             yield Failure(test=name, what=f"{it.alertname}", origin=it.origin, lines=lines)
     if not test.alert_rule_test and not test.promql_expr_test and not _asks_more(test):
         yield Failure(
-            test=name, what="nothing is expected", origin=test.origin, lines=("add an alert_rule_test",)
+            test=name, what="nothing is expected", origin=test.origin, lines=("nothing is expected; add an alert_rule_test",)
         )
 
 
@@ -233,20 +233,21 @@ def _never(it: Never, story: Story) -> list[str]:
     return []
 
 
-def warnings(test: TestGroup, groups: Sequence[RuleGroup], default: timedelta) -> list[str]:
+def warnings(test: TestGroup, bench: Bench) -> list[str]:
     """Say what makes a test weaker than it looks: metrics without input, input that ends early."""
-    said = []
+    groups = bench.groups
+    said = [] if bench.own_intervals else [fault.lines[0] for fault in _vacuous(test, groups, test.name)]
     names = {series.labels.get(METRIC_NAME, "") for series in test.input_series}
     recorded = {rule.record for group in groups for rule in group.rules if not isinstance(rule, AlertingRule)}
     for group in groups:
         for rule in group.rules:
             asked = {it.alertname for it in test.alert_rule_test}
             if isinstance(rule, AlertingRule) and rule.alert in asked and not test.input_signal:
-                missing = _metrics(rule.expr) - names - recorded - {"ALERTS", "ALERTS_FOR_STATE"}
+                missing = _metrics(rule.expr) - names - recorded - {ALERTS, ALERTS_FOR_STATE}
                 said += [f"{rule.alert}: no input series for {name}" for name in sorted(missing)]
-    length = length_of(test) if test.interval else Duration.of(length_of(test) / 60 * default.total_seconds())
+    length = Duration.of(length_of(test, test.interval or bench.interval))
     late = {it.eval_time for it in test.alert_rule_test if it.eval_time > length and test.input_series}
-    said += [f"input ends at {Duration.of(length)}, before eval_time {at}" for at in sorted(late)]
+    said += [f"input ends at {length}, before eval_time {at}" for at in sorted(late)]
     return said
 
 

@@ -9,28 +9,14 @@ from engine.errors import ExpressionError, TemplateError
 from engine.load.nodes import Node, ScalarNode, SequenceNode, offset_of
 from engine.load.records import Decoder
 
-_STRING = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`|#[^\n]*", re.DOTALL)
 _OF_RUNS = frozenset({"plan", "identity"})
-# Valid in Prometheus 3, or in servers that extend PromQL, and unknown to the parser that is used here.
-_NEWER = re.compile(
-    r"""
-    \d_\d                                               # 1_000
-  | \[ [^\]]* [-+*/%^(] [^\]]* \]                     # [2 * 5m], [step()]
-  | \boffset \s* (?:- \s*)? \(                          # offset (1m + 5s)
-  | \b(?:anchored|smoothed)\b
-  | \b(?:step|start|end|range|min_of|max_of) \s* \(
-  | ^\s* WITH \s* \(                                    # VictoriaMetrics
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-_ELSEWHERE = "--engine prometheus"  # how the embedded evaluator says that a real server may know better
 
 
 def check_expr(decoder: Decoder, node: Node | None, what: str = "'expr'") -> None:
     """Note a problem if the PromQL of a scalar is plainly wrong.
 
-    The real server decides what it answers, and it may be newer than our parser. So a refusal counts only if
-    the expression has none of the constructs of `_NEWER`, and the evaluator itself points to no server.
+    The real server decides what it answers, and it may know more than our parser. So a refusal counts only if
+    it is not `beyond` us.
     """
     if not isinstance(node, ScalarNode):
         return  # a problem already, of the field
@@ -42,15 +28,10 @@ def check_expr(decoder: Decoder, node: Node | None, what: str = "'expr'") -> Non
     try:
         validate(node.value)
     except ExpressionError as error:
-        if is_beyond_us(node.value, str(error)):
+        if error.beyond:
             return
         message = str(error).replace(f" at {error.line}:{error.column}", "", 1)  # it is that of the file here
         decoder.report_inside(node, offset_of(node.value, error.line, error.column), f"{what}: {message}")
-
-
-def is_beyond_us(expr: str, refusal: str) -> bool:
-    """Tell whether a server may well answer what was refused here."""
-    return _ELSEWHERE in refusal or _NEWER.search(_STRING.sub('""', expr)) is not None
 
 
 def check_template(decoder: Decoder, node: Node | None, what: str, *, of_run: bool = False) -> None:

@@ -16,7 +16,6 @@ class Kind(StrEnum):
     RECOVERED = "evaluation_recovered"
     MISSED = "slots_missed"
     TRANSITION = "transition"
-    EVIDENCE = "evidence"
     MUTED = "muted"
     NOTIFIED = "notified"
     NOT_NOTIFIED = "notification_failed"

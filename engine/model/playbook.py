@@ -201,3 +201,8 @@ class Run:
     def acted(self) -> bool:
         """Whether any call was made or intended."""
         return any(step.attempt > 0 for step in self.steps)
+
+    @property
+    def let_through(self) -> bool:
+        """Whether guardrails count it: it has acted, or they have let it through and it is about to."""
+        return self.acted or self.state is RunState.ACTING

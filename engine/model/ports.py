@@ -186,9 +186,14 @@ class Case:
     playbook: Playbook
     run: Run
     alert: Alert
-    mode: Mode  # the playbook's or the global one, whichever is stricter
+    mode: Mode  # the strictest of the playbook's, the global one, and the one that the run was planned in
     history: Sequence[Run]  # all runs of the last days, newest first, without this one
     at: datetime
+
+    @property
+    def earlier(self) -> Sequence[Run]:
+        """Runs of the same playbook that have acted or are about to, newest first."""
+        return [run for run in self.history if run.playbook == self.playbook.name and run.let_through]
 
 
 class Guardrail(Protocol):

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.errors import ActionError, ActionTimeout, ClusterError
-from engine.model.playbook import OnFailure, PlannedStep, Playbook, Run, RunState, StepState
+from engine.model.playbook import OnFailure, PlannedStep, Playbook, Run, RunState, StepState, Verify
 from engine.model.ports import Answer, Progress, RayApi
 from engine.remediate.plan import rebuild, step_key
 from engine.remediate.verify import GOOD_EVALUATIONS
+
+T = TypeVar("T")
 
 _ENDED = (StepState.SUCCEEDED, StepState.FAILED, StepState.SKIPPED)
 
@@ -27,8 +29,9 @@ class World:
 
     ray: RayApi | None
     returns_anything: Callable[[str], bool]  # whether PromQL returns anything now; raises QueryError
-    firing: bool  # whether the alert still fires
+    firing: bool | None  # whether the alert still fires; None: nobody can say at present
     save: Callable[[Run], None]  # raises StoreError: then nothing is done
+    halted: str = ""  # why no further call may be begun, whatever the alert does
 
 
 def advance(run: Run, playbook: Playbook, world: World, at: datetime) -> Run:
@@ -50,30 +53,41 @@ def _act(run: Run, playbook: Playbook, world: World, at: datetime) -> Run:
     if index is None or _stopped(run):
         return _start_verifying(run, playbook, at)
     step = run.steps[index]
-    if step.state is StepState.PLANNED and step.attempt == 0:
-        return _begin(run, index, world, at)
     if step.state is StepState.PLANNED:
-        return _call(run, index, world, at) if _waited(step, step.backoff, at) else run
+        return _begin(run, index, world, at)
     if step.state is StepState.INTENDED:
         return _call(run, index, world, at)
     return _follow(run, index, world, at)
 
 
 def _begin(run: Run, index: int, world: World, at: datetime) -> Run:
-    """Decide whether a step is to be taken at all, once the step before has had time to show."""
+    """Decide whether a step is to be taken, or tried again, once what came before has had time to show."""
     step = run.steps[index]
-    before = run.steps[index - 1] if index else None
-    if before is not None and not _waited(before, step.wait, at):
+    if not _rested(run, index, at):
         return run
-    if not world.firing:
-        return _with(run, index, at, state=StepState.SKIPPED, ended_at=at, message="the alert fires no more")
+    why_not = world.halted or _not_needed(step, world)
+    if why_not:
+        said = f"{step.message}; not tried again: {why_not}" if step.attempt else why_not
+        return _with(run, index, at, state=StepState.SKIPPED, ended_at=at, message=said)
+    # A stored alert may be from before a restart, or from before Prometheus went away.
+    return run if world.firing is None else _call(run, index, world, at)
+
+
+def _rested(run: Run, index: int, at: datetime) -> bool:
+    step = run.steps[index]
+    if step.attempt:
+        return _waited(step, step.backoff, at)
+    return index == 0 or _waited(run.steps[index - 1], step.wait, at)
+
+
+def _not_needed(step: PlannedStep, world: World) -> str:
+    if world.firing is False:
+        return "the alert fires no more"
     if step.impossible:
-        return _with(run, index, at, state=StepState.SKIPPED, ended_at=at, message=step.impossible)
+        return step.impossible
     if step.unless is not None and world.returns_anything(step.unless):
-        return _with(
-            run, index, at, state=StepState.SKIPPED, ended_at=at, message="not needed: `unless` holds"
-        )
-    return _call(run, index, world, at)
+        return "not needed: `unless` holds"
+    return ""
 
 
 def _call(run: Run, index: int, world: World, at: datetime) -> Run:
@@ -88,7 +102,7 @@ def _call(run: Run, index: int, world: World, at: datetime) -> Run:
         world.save(run)
         step = run.steps[index]
     try:
-        answer = rebuild(step).start(_ray(world), step.key)
+        answer = _asked(lambda: rebuild(step).start(_ray(world), step.key))
     except (ActionTimeout, ClusterError) as error:
         # Nobody knows whether it was accepted: stay INTENDED, and ask again under the same key.
         return _unanswered(run, index, at, str(error))
@@ -100,7 +114,7 @@ def _call(run: Run, index: int, world: World, at: datetime) -> Run:
 def _follow(run: Run, index: int, world: World, at: datetime) -> Run:
     step = run.steps[index]
     try:
-        answer = rebuild(step).poll(_ray(world), step.key)
+        answer = _asked(lambda: rebuild(step).poll(_ray(world), step.key))
     except (ActionError, ClusterError) as error:
         return _unanswered(run, index, at, str(error))
     if answer.progress is Progress.RUNNING and _waited_since_start(step, step.timeout, at):
@@ -113,17 +127,15 @@ def _time_out(run: Run, index: int, world: World, at: datetime) -> Run:
     step = run.steps[index]
     if _waited_since_start(step, 2 * step.timeout, at):
         said = f"no terminal answer after {2 * step.timeout:.0f} s; not tried again"
-        return _with(run, index, at, state=StepState.FAILED, ended_at=at, message=said, attempts=step.attempt)
+        return _with(run, index, at, state=StepState.FAILED, ended_at=at, message=said)
     said = f"took longer than {step.timeout:.0f} s; asked to end"
     if step.message == said:
         return run
     try:
-        rebuild(step).cancel(_ray(world), step.key)
+        _asked(lambda: rebuild(step).cancel(_ray(world), step.key))
     except (ActionError, ClusterError) as error:
-        return _with(
-            run, index, at, message=f"took longer than {step.timeout:.0f} s; cannot be ended: {error}"
-        )
-    return _with(run, index, at, message=said)
+        said = f"took longer than {step.timeout:.0f} s; cannot be ended: {error}"
+    return run if step.message == said else _with(run, index, at, message=said)
 
 
 def _take(run: Run, index: int, answer: Answer, at: datetime) -> Run:
@@ -144,36 +156,50 @@ def _unanswered(run: Run, index: int, at: datetime, said: str) -> Run:
     step = run.steps[index]
     if _waited_since_start(step, 2 * step.timeout, at):
         said = f"no terminal answer after {2 * step.timeout:.0f} s, the last was: {said}; not tried again"
-        return _with(run, index, at, state=StepState.FAILED, ended_at=at, message=said, attempts=step.attempt)
+        return _with(run, index, at, state=StepState.FAILED, ended_at=at, message=said)
     return run if step.message == said else _with(run, index, at, message=said)
 
 
+def _asked(call: Callable[[], T]) -> T:
+    """Make one call of an action. Whatever is wrong with its code, whether it took effect is not known."""
+    try:
+        return call()
+    except (ActionError, ClusterError):
+        raise
+    except Exception as error:
+        raise ActionTimeout(f"{type(error).__name__}: {error}") from error
+
+
 def _start_verifying(run: Run, playbook: Playbook, at: datetime) -> Run:
-    within = playbook.verify.within if playbook.verify is not None else timedelta()
+    verify = playbook.verify or Verify()
     return replace(
         run,
         state=RunState.VERIFYING,
         acted_at=at,
-        verify_until=at + within,
+        verify_until=at + verify.within,
         reason="waiting for the rule's condition",
     )
 
 
 def _verify(run: Run, world: World, at: datetime) -> Run:
     assert run.verify_until is not None
-    holds = run.verify_expr is None or world.returns_anything(run.verify_expr)
-    if run.good_evaluations >= GOOD_EVALUATIONS and holds:
+    good = run.good_evaluations >= GOOD_EVALUATIONS
+    if good and (run.verify_expr is None or world.returns_anything(run.verify_expr)):
         said = f"the rule's condition was false at {run.good_evaluations} successive evaluations"
         return replace(run, state=RunState.HELPED, reason=said)
     if at > run.verify_until:
-        return replace(run, state=RunState.DID_NOT_HELP, reason=_why_not(run, holds=holds))
+        return replace(run, state=RunState.DID_NOT_HELP, reason=_why_not(run))
     return run
 
 
-def _why_not(run: Run, *, holds: bool) -> str:
+def _why_not(run: Run) -> str:
     if run.judged_at is None:
         return "nobody can say whether it helped: the rule was not evaluated since"
-    return "the rule's condition still holds" if holds else f"`{run.verify_expr}` returns nothing"
+    if run.good_evaluations == 0:
+        return "the rule's condition still holds"
+    if run.good_evaluations < GOOD_EVALUATIONS:
+        return f"the rule's condition was false at the last evaluation alone; it takes {GOOD_EVALUATIONS} in a row"
+    return f"`{run.verify_expr}` returns nothing"
 
 
 def _ray(world: World) -> RayApi:

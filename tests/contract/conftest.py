@@ -1,6 +1,7 @@
 """A real PostgreSQL, started for the tests and thrown away with them."""
 
 import importlib
+import importlib.util
 import os
 import pwd
 import shutil
@@ -14,7 +15,6 @@ from types import ModuleType
 
 import pytest
 
-INSTALL = "apt-get install -y --no-install-recommends postgresql"
 
 
 @pytest.fixture(scope="session")
@@ -26,8 +26,9 @@ def postgres_server() -> Iterator[str]:
         if as_user:
             os.chown(folder, as_user["user"], as_user["group"])
         data = folder / "data"
+        programs = _programs(folder)
         initdb = [
-            _program("initdb"),
+            programs / "initdb",
             "-D",
             data,
             "-U",
@@ -44,7 +45,7 @@ def postgres_server() -> Iterator[str]:
         options = ["-p", str(port), "-k", str(folder), "-c", "listen_addresses=127.0.0.1"]
         with (folder / "log").open("wb") as log:
             server = subprocess.Popen(
-                [_program("postgres"), "-D", data, *options], stdout=log, stderr=log, cwd=folder, **as_user
+                [programs / "postgres", "-D", data, *options], stdout=log, stderr=log, cwd=folder, **as_user
             )
         try:
             url = f"postgresql://engine@127.0.0.1:{port}/postgres"
@@ -69,14 +70,19 @@ def postgres_url(postgres_server: str, request: pytest.FixtureRequest) -> Iterat
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def _program(name: str) -> str:
-    """The path of one of PostgreSQL's programs; Debian keeps them out of PATH."""
-    found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}")) or [shutil.which(name)]
-    if found[-1] is None:
-        pytest.fail(
-            f"PostgreSQL's {name} is missing, and these tests want the real one: {INSTALL}", pytrace=False
-        )
-    return str(found[-1])
+def _programs(folder: Path) -> Path:
+    """The folder of PostgreSQL's programs: the machine's (Debian keeps them out of PATH), else those of the wheel."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or [shutil.which("initdb")]
+    if found[-1] is not None:
+        return Path(found[-1]).resolve().parent
+    wheel = importlib.util.find_spec("pgserver")
+    if wheel is None or not wheel.submodule_search_locations:
+        pytest.fail("there is no PostgreSQL: apt-get install postgresql, or pip install pgserver", pytrace=False)
+    # A copy, since the environment may lie where the server's user may not look; the libraries lie beside it.
+    package = Path(wheel.submodule_search_locations[0])
+    for part in (package, package.with_name("pgserver.libs")):
+        shutil.copytree(part, folder / part.name, symlinks=True)
+    return folder / package.name / "pginstall" / "bin"
 
 
 def _client() -> ModuleType:

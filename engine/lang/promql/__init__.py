@@ -1,7 +1,7 @@
 """PromQL without a server, for tests: floats, classic histograms, stable functions of Prometheus 3."""
 
 from engine.lang.promql.evaluate import SUBQUERY_STEP, evaluate
-from engine.lang.promql.parse import Comparison, metric_names, split_comparison, validate
+from engine.lang.promql.parse import Comparison, metric_names, selects, split_comparison, validate
 from engine.lang.promql.storage import Storage
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Storage",
     "evaluate",
     "metric_names",
+    "selects",
     "split_comparison",
     "validate",
 ]

@@ -115,6 +115,16 @@ def metric_names(expr: str) -> set[str]:
     return {name for name in found if name}
 
 
+def selects(expr: str, metric: str) -> bool:
+    """Tell whether `expr` may select series of `metric`, by its name or by what fits it."""
+    selectors = (node for node in walk(parse(expr)) if isinstance(node, Selector))
+    return any(
+        all(matcher.matches({METRIC_NAME: metric}) for matcher in matchers if matcher.name == METRIC_NAME)
+        for selector in selectors
+        for matchers in selector.alternatives
+    )
+
+
 def split_comparison(expr: str) -> Comparison | None:
     """Return `expr` as a comparison of a vector with a number; None if it is anything else."""
     validate(expr)

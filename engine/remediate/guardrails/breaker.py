@@ -24,11 +24,7 @@ class Breaker:
             raise ValueError(f"breaker: failures must be at least 1, not {self.failures}")
 
     def check(self, case: Case) -> Refusal | None:
-        ended = [
-            run
-            for run in case.history
-            if run.playbook == case.playbook.name and run.acted and _ended(run.state)
-        ]
+        ended = [run for run in case.earlier if _ended(run.state)]
         failed = list(takewhile(lambda run: run.state is not RunState.HELPED, ended))
         if len(failed) < self.failures:
             return None

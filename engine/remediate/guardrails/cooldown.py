@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.model.duration import Duration
-from engine.model.playbook import Refusal
+from engine.model.playbook import Refusal, RunState
 from engine.model.ports import Case
 from engine.registry import guardrail
 
@@ -21,11 +21,13 @@ class Cooldown:
     per_target: Duration
 
     def check(self, case: Case) -> Refusal | None:
-        for run in case.history:
-            if run.playbook != case.playbook.name or run.target != case.run.target or not run.acted:
+        for run in case.earlier:
+            if run.target != case.run.target:
                 continue
             acted_at = run.acted_at or run.updated_at
-            until = (acted_at if run.state.terminal else case.at) + self.per_target
+            # A run that did not help stays open until somebody was told of it, which may take for ever.
+            over = run.state.terminal or run.state is RunState.DID_NOT_HELP
+            until = (acted_at if over else case.at) + self.per_target
             if until > case.at:
                 return Refusal(
                     guardrail="cooldown",

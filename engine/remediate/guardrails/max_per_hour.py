@@ -26,11 +26,7 @@ class MaxPerHour:
             )
 
     def check(self, case: Case) -> Refusal | None:
-        acted = sorted(
-            run.created_at
-            for run in case.history
-            if run.playbook == case.playbook.name and run.acted and case.at - run.created_at < _HOUR
-        )
+        acted = sorted(run.created_at for run in case.earlier if case.at - run.created_at < _HOUR)
         if len(acted) < self.runs:
             return None
         return Refusal(

@@ -22,6 +22,10 @@ class Rising:
         if self.per_hour <= 0:
             raise ValueError(f"per_hour must be positive, not {self.per_hour}")
 
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        return {"bound": self.bound} if isinstance(self.bound, str) else {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
