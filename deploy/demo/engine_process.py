@@ -8,17 +8,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from deploy.demo import ports, web
-from deploy.demo.processes import Child
+from deploy.demo.processes import Child, Running
 
 HERE = Path(__file__).resolve().parent
 Line = dict[str, Any]
 
 
-class EngineProcess:
+class EngineProcess(Running):
     """The service with its state and log below one folder; both outlive a `stop` or a `kill`."""
 
     def __init__(
@@ -99,15 +98,6 @@ class EngineProcess:
             time.sleep(0.2)
         last = "\n".join(str(line) for line in self.lines()[-30:])
         raise TimeoutError(f"not in the engine's log within {within:g} s; it ends:\n{last}")
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def follow(log: Path, wanted: Callable[[], bool]) -> Iterator[Line]:

@@ -98,4 +98,3 @@ class Narrator:
 
     def _styled(self, text: str, style: str) -> str:
         return f"{style}{text}{_PLAIN}" if style and self._colours else text
-

@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -30,7 +31,32 @@ class NotReady(RuntimeError):
     """A child ended, or was not ready in time."""
 
 
-class Child:
+class Running(ABC):
+    """What is started and stopped: alive inside `with`, and nothing of it is left if it cannot be started."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End; harmless for what does not run."""
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class Child(Running):
     """A program that we start and that does not outlive us."""
 
     def __init__(
@@ -97,15 +123,6 @@ class Child:
     def _end_of_log(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-15:]
         return "\n".join([f"Its log, {self.log}, ends:", *lines])
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def adopt_orphans() -> None:

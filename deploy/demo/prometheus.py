@@ -10,14 +10,13 @@ import time
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from deploy.demo import parts, ports, web
-from deploy.demo.processes import Child
+from deploy.demo.processes import Child, Running
 
 
-class Prometheus:
+class Prometheus(Running):
     """A server with its configuration, data and log below one folder.
 
     `targets` and the targets of the service discovery file `file_sd` are scraped as the job `ray`,
@@ -127,15 +126,6 @@ class Prometheus:
             "scrape_configs": self._scrapes,
             **self._config,
         }
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 def _ray_scrape(targets: Sequence[str], file_sd: Path | None) -> list[dict[str, object]]:

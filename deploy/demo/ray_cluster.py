@@ -19,12 +19,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from deploy.demo import parts, web
 from deploy.demo.ports import PortBlock
-from deploy.demo.processes import Child, NotReady, end_processes, strays_in, with_descendants
+from deploy.demo.processes import Child, NotReady, Running, end_processes, strays_in, with_descendants
 
 # A Unix socket's path has at most 107 bytes, and Ray adds this to its temporary folder:
 # /session_2026-01-31_12-00-00_000000_4194304/sockets/dash_MetricsHead
@@ -43,7 +42,7 @@ class JobFailed(RuntimeError):
     """A job ended otherwise than it was waited for."""
 
 
-class RayCluster:
+class RayCluster(Running):
     """A head and its workers, with one temporary folder; alive inside `with`."""
 
     def __init__(
@@ -287,15 +286,6 @@ class RayCluster:
             return False
         alive = [node for node in nodes if node["raylet"].get("state") == "ALIVE"]
         return len(alive) == len(self._cpus)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 _METRIC_PORTS = ("AUTOSCALER_METRIC_PORT", "DASHBOARD_METRIC_PORT")

@@ -74,7 +74,12 @@ def _answer(run_id: str, config: str | None, *, by: str, yes: bool) -> None:
     run = _find(store, run_id)
     if run.state is not RunState.WAITING:
         raise EngineError(f"run {run_id} is {run.state}, not waiting for an answer: {run.reason}")
-    store.decide(run_id, approve=yes, by=by, at=SystemClock().now())
+    now = SystemClock().now()
+    if run.approve_until is not None and now >= run.approve_until:
+        raise EngineError(
+            f"run {run_id} could be answered only until {run.approve_until:%Y-%m-%d %H:%M:%S} UTC"
+        )
+    store.decide(run_id, approve=yes, by=by, at=now)
     decision = store.decision(run_id)
     store.close()
     if decision != (yes, by):

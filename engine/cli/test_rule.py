@@ -21,7 +21,7 @@ from engine.model.rule import RuleGroup
 from engine.model.settings import Settings
 from engine.model.testing import TestFile
 
-FAILED, INVALID, NOTHING = 1, 2, 5
+FAILED, NOTHING = 1, 5
 _COLOURS: Mapping[str, dict[str, object]] = {
     "bad": {"fg": "red"},
     "good": {"fg": "green"},
@@ -111,10 +111,7 @@ def _run_file(
     for test in file.tests:
         if wanted is not None and not wanted.search(test.name):
             continue
-        said += [
-            f"{test.name or f'line {test.origin.line}'}: {text}"
-            for text in warnings(test, bench)
-        ]
+        said += [f"{test.name or f'line {test.origin.line}'}: {text}" for text in warnings(test, bench)]
         results.append(run_test(test, bench))
         if stop_at_first and results[-1].failures:
             break

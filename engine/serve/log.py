@@ -4,12 +4,26 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import suppress
 
 import structlog
 
 from engine.model.event import LASTING, Event, Kind
 
 _TROUBLE = frozenset({Kind.FAILED, Kind.MISSED, Kind.NOT_NOTIFIED, Kind.TROUBLE})
+
+
+class _Stderr:
+    """Standard error that may be lost: a full disk or a reader that went away must not stop an evaluation."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 def log_to_stderr(log_format: str, log_level: str) -> None:
@@ -27,7 +41,7 @@ def log_to_stderr(log_format: str, log_level: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(log_level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(file=_Stderr()),  # type: ignore[arg-type]  # it only prints,
     )
 
 

@@ -105,7 +105,9 @@ class State(Collector):
         yield healthy
         yield last
         yield GaugeMetricFamily(
-            "engine_notifications_waiting", "Deliveries put off", value=engine.dispatcher.waiting
+            "engine_notifications_waiting",
+            "Integrations that did not take their last delivery",
+            value=engine.dispatcher.waiting,
         )
         yield GaugeMetricFamily(
             "engine_remediation_runs_open", "Runs that are not over", value=len(engine.healer.open_runs)

@@ -130,7 +130,7 @@ class Scheduler:
             verb(self._clock.now())
         except EngineError as error:
             self._count("error", name)
-            _log.warning(f"{name}_failed", error=str(error))
+            _log.warning("job_failed", job=name, error=str(error))
 
     def _heard(self, event: JobExecutionEvent | JobSubmissionEvent) -> None:
         if event.code == EVENT_JOB_MAX_INSTANCES:
@@ -143,4 +143,5 @@ class Scheduler:
             self._count("missed", event.job_id)
         else:
             self._count("error", event.job_id)
-            _log.error("job_failed", job=event.job_id, error=repr(event.exception))
+            traceback = getattr(event, "traceback", "")
+            _log.error("job_failed", job=event.job_id, error=repr(event.exception), traceback=traceback)

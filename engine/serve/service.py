@@ -41,6 +41,7 @@ class Service:
         self._stop = threading.Event()
         self._reload_lock = threading.Lock()
         self._store: Store | None = None
+        self._source: PrometheusSource | None = None
         self._engine: Engine | None = None
         self._scheduler: Scheduler | None = None
         checks = Checks(
@@ -86,30 +87,43 @@ class Service:
     def reload(self) -> None:
         """Take over the files as they are now, all or nothing; alerts keep their state by rule identity."""
         with self._reload_lock:
+            if self._engine is None or self._scheduler is None or self._stop.is_set():
+                raise EngineError("the engine is only starting, or stopping already")
             loaded = load(self._file)  # raises before anything is touched
-            before = self._present()
+            before, source = self._engine, self._source
             if loaded.settings.state != before.settings.state:
                 raise EngineError("state.url cannot be changed by a reload: restart the engine")
-            assert self._scheduler is not None
             self._scheduler.stop()
-            self._begin(loaded, held=before.dispatcher.held())
+            try:
+                self._begin(loaded, held=before.dispatcher.held())
+            except BaseException:
+                self._drive(before)  # such as when the store does not answer: go on as before
+                raise
+            if source is not None:
+                source.close()
             _log.info("reloaded", rules=len(self._present().status))
 
     def _begin(self, loaded: Loaded, held: Sequence[Alert] = ()) -> None:
         assert self._store is not None
         source = PrometheusSource(loaded.settings.prometheus)
-        self._engine = build(loaded, source=source, store=self._store, observers=self._observers)
-        self._engine.dispatcher.carry(held, self._clock.now())
-        self._scheduler = Scheduler(self._engine, self._clock, pulse=PULSE, count=self._metrics.count_job)
-        self._scheduler.start()
+        engine = build(loaded, source=source, store=self._store, observers=self._observers)
+        engine.dispatcher.carry(held, self._clock.now())
+        self._drive(engine)
+        self._source = source
         _log.info(
             "started",
-            groups=len(self._engine.groups),
-            rules=len(self._engine.status),
+            groups=len(engine.groups),
+            rules=len(engine.status),
             prometheus=loaded.settings.prometheus.url,
             remediation=loaded.settings.remediation.mode.value,
             listen=self._address,
         )
+
+    def _drive(self, engine: Engine) -> None:
+        """Let an engine be the present one, and wake it from now on."""
+        scheduler = Scheduler(engine, self._clock, pulse=PULSE, count=self._metrics.count_job)
+        self._engine, self._scheduler = engine, scheduler
+        scheduler.start()
 
     def _serve_http(self) -> None:
         self._http.start()
@@ -123,9 +137,13 @@ class Service:
             )
 
     def _end(self) -> None:
-        if self._scheduler is not None and self._scheduler.running:
-            self._scheduler.stop()
+        self._stop.set()
+        with self._reload_lock:  # a reload that is under way ends first, and no other begins
+            if self._scheduler is not None and self._scheduler.running:
+                self._scheduler.stop()
         self._http.stop()
+        if self._source is not None:
+            self._source.close()
         if self._store is not None:
             self._store.close()
         _log.info("stopped")
@@ -138,7 +156,9 @@ class Service:
         return self._scheduler.overdue() if self._scheduler is not None and self._scheduler.running else ()
 
     def _healthy(self) -> str:
-        return "" if self._scheduler is None or self._scheduler.running else "the scheduler does not run"
+        # A reload waits for the work at hand; nobody is to take the engine for dead meanwhile.
+        fine = self._scheduler is None or self._scheduler.running or self._reload_lock.locked()
+        return "" if fine else "the scheduler does not run"
 
     def _ready(self) -> str:
         if self._engine is None or self._scheduler is None or not self._scheduler.running:

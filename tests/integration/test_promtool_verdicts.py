@@ -109,7 +109,8 @@ tests:
             "{{ $value }}", "{{ $value }} in {{ $externalLabels.site }} of {{ .ExternalLabels.site }}, {{ $externalURL }}"
         ),
         tests=FIRES_AT_3M
-        + f"        exp_alerts: [{{{HOT_A.replace('a is at 60', '"a is at 60 in x of x, http://p"')}}}]\n"
+        + "        exp_alerts: [{exp_labels: {severity: page, room: a}, "
+        + 'exp_annotations: {summary: "a is at 60 in x of x, http://p"}}]\n'
         + "    external_labels: {site: x}\n    external_url: http://p\n",
         passes=True,
     ),

@@ -99,8 +99,6 @@ def _quantile(q: Scalar, labels: Labels, group: Group) -> Row:
 
 def _count_values(name: str, vector: Vector, grouping: Grouping) -> list[Row]:
     """Return how many elements have each value, which becomes a label before the elements are grouped."""
-    if not name:
-        raise ExpressionError('count_values() needs the name of a label to write values to; it is ""')
     if grouping.by:
         grouping = Grouping(by=True, labels=(*grouping.labels, name))
     counts: dict[Labels, Floats] = {}

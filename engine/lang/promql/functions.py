@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engine.errors import ExpressionError
-from engine.lang.promql.histograms import histogram_quantile
+from engine.lang.promql.histograms import histogram_fraction, histogram_quantile
 from engine.lang.promql.regex import compile_regex
 from engine.lang.promql.storage import Ints
 from engine.lang.promql.vector import Row, Scalar, Value, Vector, any_row, merge
@@ -152,7 +151,7 @@ def _label_replace(arguments: Arguments) -> Vector:
         match = regex.fullmatch(labels.get(source, ""))
         return labels.updated({target: _expand(replacement, match)}) if match else labels
 
-    return _relabelled(arguments.vector(0), target, replaced)
+    return _relabelled(arguments.vector(0), replaced)
 
 
 def _expand(replacement: str, match: re.Match[str]) -> str:
@@ -176,12 +175,10 @@ def _label_join(arguments: Arguments) -> Vector:
     def joined(labels: Labels) -> Labels:
         return labels.updated({target: separator.join(labels.get(source, "") for source in sources)})
 
-    return _relabelled(arguments.vector(0), target, joined)
+    return _relabelled(arguments.vector(0), joined)
 
 
-def _relabelled(vector: Vector, target: str, change: Callable[[Labels], Labels]) -> Vector:
-    if not target:
-        raise ExpressionError("label_replace() and label_join() need the name of a label to set; it is empty")
+def _relabelled(vector: Vector, change: Callable[[Labels], Labels]) -> Vector:
     return merge(Vector([change(labels) for labels in vector.labels], vector.values, vector.present))
 
 
@@ -237,6 +234,7 @@ FUNCTIONS: dict[str, Function] = {
     "clamp": _clamp,
     "clamp_max": _clamp_max,
     "clamp_min": _clamp_min,
+    "histogram_fraction": lambda a: histogram_fraction(a.scalar(0), a.scalar(1), a.vector(2)),
     "histogram_quantile": lambda a: histogram_quantile(a.scalar(0), a.vector(1)),
     "label_join": _label_join,
     "label_replace": _label_replace,

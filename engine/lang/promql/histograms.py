@@ -1,9 +1,9 @@
-"""Classic histograms: quantiles from cumulative buckets labelled `le`."""
+"""Classic histograms: quantiles and fractions from cumulative buckets labelled `le`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -18,6 +18,17 @@ _NOISE = 1e-12  # counts that differ relatively by less are the same, as in Prom
 
 def histogram_quantile(q: Scalar, buckets: Vector) -> Vector:
     """Return the q-quantile of every histogram in `buckets`."""
+    return _per_histogram(buckets, lambda instant, found: _quantile(float(q[instant]), found))
+
+
+def histogram_fraction(lower: Scalar, upper: Scalar, buckets: Vector) -> Vector:
+    """Return which share of each histogram's observations lies between `lower` and `upper`."""
+    return _per_histogram(
+        buckets, lambda instant, found: _fraction(float(lower[instant]), float(upper[instant]), found)
+    )
+
+
+def _per_histogram(buckets: Vector, statistic: Callable[[int, Buckets], float]) -> Vector:
     instants = buckets.values.shape[1]
     rows = []
     for labels, members in _histograms(buckets).items():
@@ -29,7 +40,7 @@ def histogram_quantile(q: Scalar, buckets: Vector) -> Vector:
         for instant in np.flatnonzero(present):
             found = zip(bounds, counts[:, instant].tolist(), there[:, instant].tolist(), strict=True)
             merged = _merge_bounds((bound, count) for bound, count, is_there in found if is_there)
-            values[instant] = _quantile(float(q[instant]), merged)
+            values[instant] = statistic(int(instant), merged)
         rows.append(Row(labels, values, present))
     return merge(Vector.of(rows, instants))
 
@@ -89,3 +100,33 @@ def _interpolated(rank: float, buckets: Buckets) -> float:
     if count == below:  # rank 0 in an empty bucket
         return math.nan
     return start + (bound - start) * ((rank - below) / (count - below))
+
+
+def _fraction(lower: float, upper: float, buckets: Buckets) -> float:
+    """Return the share of observations between two values, of the counts as they are, without repair."""
+    bound, observations = buckets[-1]
+    if bound != math.inf or observations == 0 or math.isnan(lower) or math.isnan(upper):
+        return math.nan
+    if lower >= upper:
+        return 0.0
+    return (_rank(upper, buckets) - _rank(lower, buckets)) / observations
+
+
+def _rank(value: float, buckets: Buckets) -> float:
+    """Return how many observations lie below `value` if each bucket's are spread evenly.
+
+    The first bucket begins at minus infinity, so of a value inside it nothing is known (Prometheus 3.5).
+    """
+    observations = buckets[-1][1]
+    start, below = -math.inf, 0.0
+    for bound, count in buckets:
+        if start >= value:
+            break
+        if bound > value:
+            share = (value - start) / (bound - start) if math.isfinite(start) else math.nan
+            below += (count - below) * share
+            break
+        start, below = bound, count
+    else:
+        below = observations
+    return observations if below > observations else below

@@ -21,6 +21,7 @@ from engine.errors import ExpressionError
 from engine.lang.promql.aggregations import AGGREGATIONS
 from engine.lang.promql.functions import FUNCTIONS
 from engine.lang.promql.lexis import find_culprit, find_word, line_and_column, tokens
+from engine.lang.promql.newer import find_newer
 from engine.lang.promql.range_functions import RANGE_FUNCTIONS
 from engine.lang.promql.regex import compile_regex
 from engine.lang.promql.syntax import (
@@ -60,15 +61,10 @@ _CARDINALITIES = {
     "OneToMany": Cardinality.ONE_TO_MANY,
     "ManyToMany": Cardinality.MANY_TO_MANY,
 }
-_NATIVE = "works on native histograms"
-_REFUSED = {
-    "histogram_avg": _NATIVE,
-    "histogram_count": _NATIVE,
-    "histogram_fraction": "differs between versions of Prometheus 3",  # in the first bucket
-    "histogram_stddev": _NATIVE,
-    "histogram_stdvar": _NATIVE,
-    "histogram_sum": _NATIVE,
-}
+# Of classic histograms and floats a server answers nothing, which in a test is never what was meant.
+_NATIVE = frozenset(
+    {"histogram_avg", "histogram_count", "histogram_stddev", "histogram_stdvar", "histogram_sum"}
+)
 _MIRRORED = {"==": "==", "!=": "!=", ">": "<", "<": ">", ">=": "<=", "<=": ">="}
 _REAL = "a real Prometheus answers it (`--engine prometheus`)"
 _HINTS = (
@@ -146,14 +142,31 @@ def _read(expr: str) -> Any:
     """Return promql_parser's tree."""
     words = tokens(expr)
     for word, following in pairwise(words):
-        if word.text == "@" and following.text == "-":  # the parser would panic
-            raise _error(expr, "@ with a time before 1970 is not supported", word.start, "use a positive one")
+        if word.text == "@" and following.text == "-":  # the parser reads it, but panics when asked for it
+            message = "@ with a time before 1970 is not supported"
+            raise _error(expr, message, word.start, f"use a positive one; {_REAL}", beyond=True)
     tree, message = _attempt(expr)
     if message:
-        raise _error(
-            expr, message, find_culprit(expr, message, lambda part: _attempt(part)[1]), _hint(message)
-        )
+        raise _refusal(expr, message)
+    for word, following in pairwise(words):
+        if word.text in ("+", "-") and following.kind == "string":  # the parser forgets a plus
+            message = "unary expression only allowed on expressions of type scalar or vector, got string"
+            raise _error(expr, message, word.start, "remove the sign")
     return tree
+
+
+def _refusal(expr: str, message: str) -> ExpressionError:
+    """Return what to say of an expression that the parser refused with `message`."""
+    if newer := find_newer(expr):
+        return _error(expr, message, newer.start, f"{newer.hint}; {_REAL} if it knows it", beyond=True)
+    place = find_culprit(expr, message, lambda part: _attempt(part)[1])
+    unknown = re.fullmatch(r"unknown function with name '(.*)'", message)
+    if unknown is None:
+        return _error(expr, message, place, _hint(message))
+    near = difflib.get_close_matches(unknown[1], [*_KNOWN, *AGGREGATIONS], n=1)
+    if near:
+        return _error(expr, message, place, f"did you mean '{near[0]}'?")
+    return _error(expr, message, place, f"{_REAL} if it knows the function", beyond=True)
 
 
 def _attempt(expr: str) -> tuple[Any, str]:
@@ -169,16 +182,23 @@ def _attempt(expr: str) -> tuple[Any, str]:
         return None, str(error)
 
 
-def _error(expr: str, message: str, index: int | None, hint: str) -> ExpressionError:
+def _error(
+    expr: str, message: str, index: int | None, hint: str, *, beyond: bool = False
+) -> ExpressionError:
     line, column = (1, 1) if index is None else line_and_column(expr, index)
     place = "" if index is None else f" at {line}:{column}"
-    return ExpressionError(f"{message}{place}" + (f"; {hint}" if hint else ""), line, column)
+    return ExpressionError(
+        f"{message}{place}" + (f"; {hint}" if hint else ""), line, column, beyond=beyond
+    )
+
+
+def _unanswered(expr: str, what: str, reason: str) -> ExpressionError:
+    """Return the refusal of `what`, which is PromQL but not evaluated here."""
+    message = f"{what}() {reason} and is not evaluated"
+    return _error(expr, message, find_word(expr, what), _REAL, beyond=True)
 
 
 def _hint(message: str) -> str:
-    if unknown := re.fullmatch(r"unknown function with name '(.*)'", message):
-        near = difflib.get_close_matches(unknown[1], [*_KNOWN, *AGGREGATIONS], n=1)
-        return f"did you mean '{near[0]}'?" if near else f"{_REAL} if it knows the function"
     return next((hint for pattern, hint in _HINTS if re.search(pattern, message)), "")
 
 
@@ -210,14 +230,14 @@ def _translate(tree: Any, expr: str) -> Node:  # noqa: PLR0911, one for each for
         case pp.BinaryExpr() as binary:
             return _binary(binary, expr)
         case other:
-            raise ExpressionError(f"{type(other).__name__} is not supported; {_REAL}")
+            raise ExpressionError(f"{type(other).__name__} is not supported; {_REAL}", beyond=True)
 
 
 def _selector(tree: Any, expr: str) -> Selector:
-    common = _matchers(tree.matchers.matchers)
+    common = _matchers(tree.matchers.matchers, expr)
     if tree.name:
         common = (LabelMatcher(METRIC_NAME, MatchOp.EQUAL, tree.name), *common)
-    groups = [(*common, *_matchers(group)) for group in tree.matchers.or_matchers] or [common]
+    groups = [(*common, *_matchers(group, expr)) for group in tree.matchers.or_matchers] or [common]
     for group in groups:
         # A selector that an empty set of labels passes would select everything.
         if all(matcher.matches({}) for matcher in group):
@@ -226,14 +246,28 @@ def _selector(tree: Any, expr: str) -> Selector:
     return Selector(tuple(groups), _shift(tree))
 
 
-def _matchers(found: Iterable[Any]) -> tuple[LabelMatcher, ...]:
+def _matchers(found: Iterable[Any], expr: str) -> tuple[LabelMatcher, ...]:
     matchers = []
     for matcher in found:
         op = _MATCH_OPS[_word(matcher.op)]
         if op in (MatchOp.REGEX, MatchOp.NOT_REGEX):
-            compile_regex(matcher.value)  # RE2 refuses some that the parser's own engine takes
+            _check_regex(matcher.value, expr)  # RE2 refuses some that the parser's own engine takes
         matchers.append(LabelMatcher(matcher.name, op, matcher.value))
     return tuple(matchers)
+
+
+def _check_regex(pattern: str, expr: str) -> None:
+    try:
+        compile_regex(pattern)
+    except ExpressionError as error:
+        message, _, hint = str(error).rpartition("; ")
+        raise _error(expr, message, _find_text(expr, pattern), hint) from None
+
+
+def _find_text(expr: str, text: str) -> int | None:
+    """Return the index of the first string that stands for `text`."""
+    strings = (token for token in tokens(expr) if token.kind == "string")
+    return next((token.start for token in strings if pp.parse(token.text).val == text), None)
 
 
 def _shift(tree: Any) -> Shift:
@@ -250,23 +284,41 @@ def _shift(tree: Any) -> Shift:
 def _call(tree: Any, expr: str) -> Call:
     name = tree.func.name
     if name not in _KNOWN:
-        default = "is experimental in Prometheus" if tree.func.experimental else "is not known here"
-        reason = _REFUSED.get(name, default)
-        raise _error(expr, f"{name}() {reason} and is not evaluated", find_word(expr, name), _REAL)
-    return Call(name, tuple(_translate(argument, expr) for argument in tree.args))
+        if name in _NATIVE:
+            raise _unanswered(expr, name, "works on native histograms")
+        reason = "is experimental in Prometheus" if tree.func.experimental else "is newer than what is known here"
+        raise _unanswered(expr, name, reason)
+    arguments = tuple(_translate(argument, expr) for argument in tree.args)
+    texts = [argument.value for argument in arguments if isinstance(argument, Text)]
+    if name == "label_replace":
+        target, _, _, pattern = texts
+        _check_names(expr, name, target)
+        _check_regex(pattern, expr)
+    elif name == "label_join":
+        target, _, *sources = texts
+        _check_names(expr, name, target, *sources)
+    return Call(name, arguments)
+
+
+def _check_names(expr: str, function: str, *names: str) -> None:
+    """Refuse an empty name of a label; any other text is one."""
+    if "" in names:
+        message = f'invalid label name "" in {function}()'
+        raise _error(expr, message, find_word(expr, function), "give the label a name")
 
 
 def _aggregation(tree: Any, expr: str) -> Aggregation:
     operator = str(tree.op)
     if operator not in AGGREGATIONS:
-        message = f"{operator}() is experimental in Prometheus and is not evaluated"
-        raise _error(expr, message, find_word(expr, operator), _REAL)
+        raise _unanswered(expr, operator, "is experimental in Prometheus")
     modifier = tree.modifier
     grouping = Grouping(
         by=modifier is None or _word(modifier.type) == "By",
         labels=() if modifier is None else tuple(modifier.labels),
     )
     parameter = None if tree.param is None else _translate(tree.param, expr)
+    if isinstance(parameter, Text):
+        _check_names(expr, operator, parameter.value)
     return Aggregation(operator, _translate(tree.expr, expr), parameter, grouping)
 
 
@@ -277,9 +329,7 @@ def _binary(tree: Any, expr: str) -> Binary:
         return Binary(str(tree.op), left, right, returns_bool=False, matching=Matching())
     if modifier.fill_values.lhs is not None or modifier.fill_values.rhs is not None:
         word = next(token for token in tokens(expr) if token.text.startswith("fill"))
-        raise _error(
-            expr, f"{word.text}() is experimental in Prometheus and is not evaluated", word.start, _REAL
-        )
+        raise _unanswered(expr, word.text, "is experimental in Prometheus")
     matching = modifier.matching
     grouping = Grouping(
         by=matching is not None and _word(matching.type) == "Include",
