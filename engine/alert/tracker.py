@@ -96,9 +96,7 @@ class Tracker:
             annotations=finding.annotations,
             keep_firing_since=None,
         )
-        if (
-            at < alert.active_at
-        ):  # the clock went back: what fires goes on firing, the rest is counted from now on
+        if at < alert.active_at:  # the clock went back: what fires goes on, the rest is counted from now on
             alert = replace(alert, active_at=at - self._rule.hold if alert.firing else at)
         if at - alert.active_at >= self._rule.hold:
             return replace(alert, state=AlertState.FIRING, fired_at=alert.fired_at or at)
@@ -109,9 +107,11 @@ class Tracker:
         if alert.state is AlertState.PENDING:
             return None
         if alert.state is AlertState.FIRING:
-            since = alert.keep_firing_since or at
+            since = min(alert.keep_firing_since or at, at)  # the clock may have gone back
             if at - since < self._rule.keep_firing_for:
                 return replace(alert, keep_firing_since=since)
             return replace(alert, state=AlertState.RESOLVED, keep_firing_since=since, resolved_at=at)
         assert alert.resolved_at is not None
+        if at < alert.resolved_at:
+            return replace(alert, resolved_at=at)
         return None if at - alert.resolved_at > REMEMBER_RESOLVED else alert

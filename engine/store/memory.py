@@ -97,4 +97,4 @@ class MemoryStore:
 
 def no_such_run(run_id: str) -> str:
     """Return the words for a run that the store does not have."""
-    return f"no run is called {run_id!r}; `engine playbook runs` lists them"
+    return f"no run is called {run_id!r}; `engine playbook list` lists them"

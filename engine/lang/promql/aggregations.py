@@ -123,7 +123,8 @@ def _extremes(vector: Vector, groups: Iterable[Group], count: Scalar, *, highest
 
     Of equal values the one stored first is taken; Prometheus takes any.
     """
-    if np.isnan(count).any() or (np.abs(count) >= 2.0**63).any():
+    counted = count[any_row(vector.present)]  # nobody asks for the count of nothing
+    if np.isnan(counted).any() or (np.abs(counted) >= 2.0**63).any():
         raise ExpressionError("topk() and bottomk() need a count that is a whole number; give one such as 3")
     rows = []
     for group in groups:

@@ -140,7 +140,7 @@ class _Scope:
         """Return the newest sample within the lookback, and the times of those samples in seconds."""
         times = self._shifted(node.shift)
         rows, sampled = [], []
-        for series in self.storage.select(node.alternatives):
+        for series in self.storage.select(node.matchers):
             samples = series.samples
             found = np.searchsorted(samples.times, times, side="right") - 1
             index = np.maximum(found, 0)
@@ -156,8 +156,7 @@ class _Scope:
         if isinstance(node, RangeSelector):
             ends = self._shifted(node.selector.shift)
             found = [
-                (series.labels, *series.live[:2])
-                for series in self.storage.select(node.selector.alternatives)
+                (series.labels, *series.live[:2]) for series in self.storage.select(node.selector.matchers)
             ]
         else:
             assert isinstance(node, Subquery)
@@ -210,13 +209,13 @@ def _number(value: Value) -> Scalar:
 def _known_labels(node: Node) -> Labels:
     """Return the labels that an absent element would have: those that a selector demands, each once."""
     selector = node.selector if isinstance(node, RangeSelector) else node
-    if not isinstance(selector, Selector) or len(selector.alternatives) != 1:
+    if not isinstance(selector, Selector):
         return Labels()
-    names = [matcher.name for matcher in selector.alternatives[0]]
+    names = [matcher.name for matcher in selector.matchers]
     return Labels(
         {
             matcher.name: matcher.value
-            for matcher in selector.alternatives[0]
+            for matcher in selector.matchers
             if matcher.op is MatchOp.EQUAL and matcher.name != METRIC_NAME and names.count(matcher.name) == 1
         }
     )

@@ -7,6 +7,7 @@ part in brackets that is refused by itself with the same message.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -77,6 +78,25 @@ def find_culprit(text: str, message: str, refusal: Callable[[str], str]) -> int 
 def find_word(text: str, word: str) -> int | None:
     """Return the index of the first token that is `word`."""
     return next((token.start for token in tokens(text) if token.text == word), None)
+
+
+def find_alternative(text: str) -> int | None:
+    """Return the index of the first `or` inside braces."""
+    inside = False
+    for token in tokens(text):
+        if token.text in "{}":
+            inside = token.text == "{"
+        elif inside and token.text.lower() == "or":
+            return token.start
+    return None
+
+
+def is_too_large(number: str) -> bool:
+    """Tell whether the text of a number stands for more than a float can hold."""
+    try:
+        return math.isinf(float(number))
+    except ValueError:
+        return False  # hexadecimal, or a duration
 
 
 def _unbalanced(words: Sequence[Token]) -> int | None:

@@ -23,7 +23,7 @@ _CONSTRUCTS = [
     (re.compile(pattern, re.IGNORECASE), hint)
     for pattern, hint in (
         (r"(?<![\w.:])\d[\d.]*_\d[\d_.]*", "write the number without underscores"),
-        (r"\[[^\]]*[-+*/%^(][^\]*\]", "write the range as one duration, such as [5m]"),
+        (r"\[[^\]]*[-+*/%^(][^\]]*\]", "write the range as one duration, such as [5m]"),
         (r"\boffset\s*(?:-\s*)?\(", "write the offset as one duration, such as 5m"),
         (r"\b(?:anchored|smoothed)\b", "leave the word out"),
         (r"(?<!@)(?<!@ )\b(?:step|start|end|range|min_of|max_of)\s*\(", "write the number itself"),
@@ -35,7 +35,5 @@ _CONSTRUCTS = [
 def find_newer(expr: str) -> Newer | None:
     """Return the first such construct in `expr`, outside strings and comments."""
     text = _OPAQUE.sub(lambda opaque: " " * len(opaque.group()), expr)
-    found = [
-        Newer(match.start(), hint) for pattern, hint in _CONSTRUCTS if (match := pattern.search(text))
-    ]
+    found = [Newer(match.start(), hint) for pattern, hint in _CONSTRUCTS if (match := pattern.search(text))]
     return min(found, default=None)

@@ -20,7 +20,14 @@ import promql_parser as pp
 from engine.errors import ExpressionError
 from engine.lang.promql.aggregations import AGGREGATIONS
 from engine.lang.promql.functions import FUNCTIONS
-from engine.lang.promql.lexis import find_culprit, find_word, line_and_column, tokens
+from engine.lang.promql.lexis import (
+    find_alternative,
+    find_culprit,
+    find_word,
+    is_too_large,
+    line_and_column,
+    tokens,
+)
 from engine.lang.promql.newer import find_newer
 from engine.lang.promql.range_functions import RANGE_FUNCTIONS
 from engine.lang.promql.regex import compile_regex
@@ -65,6 +72,7 @@ _CARDINALITIES = {
 _NATIVE = frozenset(
     {"histogram_avg", "histogram_count", "histogram_stddev", "histogram_stdvar", "histogram_sum"}
 )
+_LONGEST = timedelta(milliseconds=2**63 // 10**6)  # Go counts nanoseconds in 64 bits
 _MIRRORED = {"==": "==", "!=": "!=", ">": "<", "<": ">", ">=": "<=", "<=": ">="}
 _REAL = "a real Prometheus answers it (`--engine prometheus`)"
 _HINTS = (
@@ -96,7 +104,8 @@ def parse(expr: str) -> Node:
         return _translate(tree, expr)
     except (OverflowError, ValueError) as error:  # the parser checks times only when they are asked for
         message = f"a time or duration is out of range ({error})"
-        raise _error(expr, message, find_word(expr, "@"), "use one within a few decades") from None
+        place = find_word(expr, "@") if "@" in expr else find_word(expr, "offset")
+        raise _error(expr, message, place, "use one within a few decades") from None
 
 
 def validate(expr: str) -> None:
@@ -107,7 +116,7 @@ def validate(expr: str) -> None:
 def metric_names(expr: str) -> set[str]:
     """Return the names of the metrics that `expr` selects."""
     selectors = (node for node in walk(parse(expr)) if isinstance(node, Selector))
-    found = (selected_metric(matchers) for selector in selectors for matchers in selector.alternatives)
+    found = (selected_metric(selector.matchers) for selector in selectors)
     return {name for name in found if name}
 
 
@@ -115,9 +124,12 @@ def selects(expr: str, metric: str) -> bool:
     """Tell whether `expr` may select series of `metric`, by its name or by what fits it."""
     selectors = (node for node in walk(parse(expr)) if isinstance(node, Selector))
     return any(
-        all(matcher.matches({METRIC_NAME: metric}) for matcher in matchers if matcher.name == METRIC_NAME)
+        all(
+            matcher.matches({METRIC_NAME: metric})
+            for matcher in selector.matchers
+            if matcher.name == METRIC_NAME
+        )
         for selector in selectors
-        for matchers in selector.alternatives
     )
 
 
@@ -152,6 +164,11 @@ def _read(expr: str) -> Any:
         if word.text in ("+", "-") and following.kind == "string":  # the parser forgets a plus
             message = "unary expression only allowed on expressions of type scalar or vector, got string"
             raise _error(expr, message, word.start, "remove the sign")
+    for word in words:
+        if word.kind == "number" and is_too_large(word.text):  # the parser takes it for infinity
+            raise _error(
+                expr, f"number {word.text} is out of range", word.start, "write Inf if that is meant"
+            )
     return tree
 
 
@@ -182,14 +199,10 @@ def _attempt(expr: str) -> tuple[Any, str]:
         return None, str(error)
 
 
-def _error(
-    expr: str, message: str, index: int | None, hint: str, *, beyond: bool = False
-) -> ExpressionError:
+def _error(expr: str, message: str, index: int | None, hint: str, *, beyond: bool = False) -> ExpressionError:
     line, column = (1, 1) if index is None else line_and_column(expr, index)
     place = "" if index is None else f" at {line}:{column}"
-    return ExpressionError(
-        f"{message}{place}" + (f"; {hint}" if hint else ""), line, column, beyond=beyond
-    )
+    return ExpressionError(f"{message}{place}" + (f"; {hint}" if hint else ""), line, column, beyond=beyond)
 
 
 def _unanswered(expr: str, what: str, reason: str) -> ExpressionError:
@@ -234,16 +247,18 @@ def _translate(tree: Any, expr: str) -> Node:  # noqa: PLR0911, one for each for
 
 
 def _selector(tree: Any, expr: str) -> Selector:
-    common = _matchers(tree.matchers.matchers, expr)
+    if tree.matchers.or_matchers:
+        message = "alternatives between matchers are VictoriaMetrics' own"
+        hint = "join two selectors with `or`, or ask the real server (`--engine prometheus`)"
+        raise _error(expr, message, find_alternative(expr), hint, beyond=True)
+    matchers = _matchers(tree.matchers.matchers, expr)
     if tree.name:
-        common = (LabelMatcher(METRIC_NAME, MatchOp.EQUAL, tree.name), *common)
-    groups = [(*common, *_matchers(group, expr)) for group in tree.matchers.or_matchers] or [common]
-    for group in groups:
-        # A selector that an empty set of labels passes would select everything.
-        if all(matcher.matches({}) for matcher in group):
-            message = "vector selector must contain at least one non-empty matcher"
-            raise _error(expr, message, find_word(expr, "{"), _hint(message))
-    return Selector(tuple(groups), _shift(tree))
+        matchers = (LabelMatcher(METRIC_NAME, MatchOp.EQUAL, tree.name), *matchers)
+    # A selector that an empty set of labels passes would select everything.
+    if all(matcher.matches({}) for matcher in matchers):
+        message = "vector selector must contain at least one non-empty matcher"
+        raise _error(expr, message, find_word(expr, "{"), _hint(message))
+    return Selector(matchers, _shift(tree))
 
 
 def _matchers(found: Iterable[Any], expr: str) -> tuple[LabelMatcher, ...]:
@@ -286,7 +301,9 @@ def _call(tree: Any, expr: str) -> Call:
     if name not in _KNOWN:
         if name in _NATIVE:
             raise _unanswered(expr, name, "works on native histograms")
-        reason = "is experimental in Prometheus" if tree.func.experimental else "is newer than what is known here"
+        reason = (
+            "is experimental in Prometheus" if tree.func.experimental else "is newer than what is known here"
+        )
         raise _unanswered(expr, name, reason)
     arguments = tuple(_translate(argument, expr) for argument in tree.args)
     texts = [argument.value for argument in arguments if isinstance(argument, Text)]
@@ -346,4 +363,6 @@ def _word(value: Any) -> str:
 
 def _milliseconds(length: timedelta | None) -> int:
     assert length is not None
+    if abs(length) > _LONGEST:
+        raise OverflowError("it is longer than 292 years")
     return round(length / timedelta(milliseconds=1))

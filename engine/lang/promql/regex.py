@@ -11,11 +11,15 @@ import re2
 from engine.errors import ExpressionError
 
 
+_SILENT = re2.Options()
+_SILENT.log_errors = False  # the exception says it
+
+
 @lru_cache(maxsize=4096)
 def compile_regex(pattern: str) -> re.Pattern[str]:
     """Return `pattern` compiled; google-re2 offers the interface of `re`, so it is typed as that."""
     try:
-        return cast("re.Pattern[str]", re2.compile(f"(?s:{pattern})"))
+        return cast("re.Pattern[str]", re2.compile(f"(?s:{pattern})", _SILENT))
     except re2.error as error:
         raise ExpressionError(
             f"bad regular expression {pattern!r}: {error}; write it in RE2 syntax"

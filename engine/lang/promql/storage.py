@@ -7,7 +7,7 @@ amortised constant time, and nothing derived outlives the series it came from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, KeysView, Sequence
+from collections.abc import Iterator, KeysView, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -115,18 +115,13 @@ class Storage:
         """The names of all metrics that have a series."""
         return self._by_metric.keys()
 
-    def select(self, alternatives: Iterable[Sequence[LabelMatcher]]) -> Iterator[Series]:
-        """Return the series that pass all matchers of at least one alternative, each once."""
-        seen: set[Labels] = set()
-        for matchers in alternatives:
-            for series in self._candidates(matchers):
-                if series.labels not in seen and all(matcher.matches(series.labels) for matcher in matchers):
-                    seen.add(series.labels)
-                    yield series
-
-    def _candidates(self, matchers: Sequence[LabelMatcher]) -> Iterable[Series]:
+    def select(self, matchers: Sequence[LabelMatcher]) -> Iterator[Series]:
+        """Return the series that pass all matchers."""
         name = selected_metric(matchers)
-        return self._series.values() if name is None else self._by_metric.get(name, ())
+        candidates = self._series.values() if name is None else self._by_metric.get(name, ())
+        for series in candidates:
+            if all(matcher.matches(series.labels) for matcher in matchers):
+                yield series
 
 
 def _buffers(size: int) -> Samples:

@@ -67,9 +67,9 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """An instant vector: a series belongs to it if it passes all matchers of one alternative."""
+    """An instant vector: the series that pass all matchers."""
 
-    alternatives: tuple[tuple[LabelMatcher, ...], ...]
+    matchers: tuple[LabelMatcher, ...]
     shift: Shift = Shift()
 
 
