@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import click
 
-from engine.load.settings import load_settings
+from engine.cli.state import config_option, open_state
 from engine.model.event import Event
-from engine.store.sql import open_store
 
 
 @click.command("explain")
 @click.argument("what")
-@click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False),
-    help="engine.yaml, which says where state is kept.",
-)
+@config_option
 @click.option("--limit", default=200, show_default=True, help="At most so many events, the newest.")
 def command(what: str, config: str | None, limit: int) -> None:
     """Print every decision about WHAT: an alert's name or fingerprint, a rule's id, or a run's id."""
-    store = open_store(load_settings(config).state.url)
+    store = open_state(config)
     events = store.events(subject=what, limit=limit) or [
         event
         for event in store.events(limit=100_000)

@@ -6,18 +6,12 @@ import getpass
 
 import click
 
+from engine.cli.state import config_option, open_state
 from engine.clock import SystemClock
 from engine.errors import EngineError
-from engine.load.settings import load_settings
 from engine.model.playbook import Run, RunState
 from engine.model.ports import Store
-from engine.store.sql import open_store
 
-_config = click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False),
-    help="engine.yaml, which says where state is kept.",
-)
 _by = click.option("--by", default=getpass.getuser, show_default="you", help="Who answers; goes on record.")
 
 
@@ -27,10 +21,10 @@ def command() -> None:
 
 
 @command.command("list")
-@_config
+@config_option
 def list_(config: str | None) -> None:
     """Print the runs, newest first."""
-    store = _open(config)
+    store = open_state(config)
     runs = store.runs()
     for run in runs:
         click.echo(
@@ -43,10 +37,10 @@ def list_(config: str | None) -> None:
 
 @command.command()
 @click.argument("run_id")
-@_config
+@config_option
 def show(run_id: str, config: str | None) -> None:
     """Print one run: its plan, its calls and their answers."""
-    store = _open(config)
+    store = open_state(config)
     click.echo("\n".join(_lines(_find(store, run_id))))
     store.close()
 
@@ -54,7 +48,7 @@ def show(run_id: str, config: str | None) -> None:
 @command.command()
 @click.argument("run_id")
 @_by
-@_config
+@config_option
 def approve(run_id: str, by: str, config: str | None) -> None:
     """Let a waiting run go on. What was shown is what runs."""
     _answer(run_id, config, by=by, yes=True)
@@ -63,14 +57,14 @@ def approve(run_id: str, by: str, config: str | None) -> None:
 @command.command()
 @click.argument("run_id")
 @_by
-@_config
+@config_option
 def reject(run_id: str, by: str, config: str | None) -> None:
     """Refuse a waiting run."""
     _answer(run_id, config, by=by, yes=False)
 
 
 def _answer(run_id: str, config: str | None, *, by: str, yes: bool) -> None:
-    store = _open(config)
+    store = open_state(config)
     run = _find(store, run_id)
     if run.state is not RunState.WAITING:
         raise EngineError(f"run {run_id} is {run.state}, not waiting for an answer: {run.reason}")
@@ -86,10 +80,6 @@ def _answer(run_id: str, config: str | None, *, by: str, yes: bool) -> None:
         word = "approved" if decision and decision[0] else "rejected"
         raise EngineError(f"run {run_id} was already {word} by {decision[1] if decision else 'somebody'}")
     click.echo(f"{'approved' if yes else 'rejected'}: {run.playbook} on {run.target}")
-
-
-def _open(config: str | None) -> Store:
-    return open_store(load_settings(config).state.url)
 
 
 def _find(store: Store, run_id: str) -> Run:

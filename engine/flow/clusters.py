@@ -20,6 +20,7 @@ class Cluster(NamedTuple):
 
     name: str
     ray: RayApi | None
+    missing: str = "no entry of ray.clusters in engine.yaml fits the alert's labels"
 
 
 class Clusters:
@@ -41,8 +42,8 @@ class Clusters:
         data = {"labels": labels}
         try:
             name, address = parse(entry.name).render(data), parse(entry.address).render(data)
-        except EngineError:
-            return Cluster(entry.name, None)
+        except EngineError as error:
+            return Cluster(entry.name, None, f"ray.clusters in engine.yaml: {entry.name}: {error}")
         known = entry, address  # two entries may reach one address with tokens of their own
         if known not in self._clients:
             self._clients[known] = self._connect(entry, address)

@@ -48,6 +48,7 @@ class Dispatcher:
         self._runs = runs
         self._groups = Groups(settings.routing.route)
         self._inhibited: Mapping[str, Alert] = {}
+        self._calendar: dict[tuple[str, str], str] = {}  # by group and episode: why the calendar mutes it
         # By receiver and integration: until when it is left alone, and how long that is.
         self._pauses: dict[str, tuple[datetime, timedelta]] = {}
         self._unsaved: dict[str, Sent] = {}  # entries of the log that the store has not taken yet
@@ -74,13 +75,28 @@ class Dispatcher:
         self._groups.update(alerts, at)
         try:
             runs = self._runs(at) if len(self._groups) else ()
-            for group in self._groups.due(at):
-                self._look(group, runs, at)
-            for group in self._groups.progressed(lambda group: progress_of(_runs_of(group, runs))):
-                self._progress(group, runs, at)
         except StoreError as error:
             # Without the log nobody knows who was told what: better late than twice.
             self._events.trouble(at, "store", error)
+            return
+        for group in self._groups.due(at):
+            self._try_group(self._look, group, runs, at)
+        for group in self._groups.progressed(lambda group: progress_of(_runs_of(group, runs))):
+            self._try_group(self._progress, group, runs, at)
+
+    def _try_group(
+        self,
+        tell: Callable[[Group, Sequence[Run], datetime], None],
+        group: Group,
+        runs: Sequence[Run],
+        at: datetime,
+    ) -> None:
+        """Tell one group; a fault, or a log that cannot be read, must not cost the other groups."""
+        try:
+            tell(group, runs, at)
+        except Exception as error:  # noqa: BLE001  the door of one group
+            part = "store" if isinstance(error, StoreError) else "notifications"
+            self._events.trouble(at, part, error, group=group.key)
 
     def _inhibit(self, alerts: Sequence[Alert], at: datetime) -> None:
         before = self._inhibited
@@ -153,8 +169,15 @@ class Dispatcher:
         return True
 
     def _muted(self, group: Group, at: datetime) -> frozenset[str]:
-        if mute_reason(group.route, self._routing.time_intervals, at) is not None:
+        why = mute_reason(group.route, self._routing.time_intervals, at)
+        if why is not None:
+            for alert in group.alerts:
+                if self._calendar.get((group.id, alert.episode)) != why:
+                    self._events.tell(at, Kind.MUTED, alert.fingerprint, why, receiver=group.route.receiver)
+            others = {key: said for key, said in self._calendar.items() if key[0] != group.id}
+            self._calendar = others | {(group.id, alert.episode): why for alert in group.alerts}
             return frozenset(alert.fingerprint for alert in group.alerts)
+        self._calendar = {key: said for key, said in self._calendar.items() if key[0] != group.id}
         return frozenset(alert.fingerprint for alert in group.alerts if alert.fingerprint in self._inhibited)
 
     def _try(
@@ -252,35 +275,33 @@ class Dispatcher:
                 group=group.key,
             )
 
-    def escalate(self, run: Run, alert: Alert, name: str, at: datetime) -> None:
-        """Tell a receiver, once, of a run that did not help. A failed delivery is tried again at the next flush."""
-        key = escalation_key(run)
+    def announce(self, run: Run, alert: Alert, name: str, reason: Reason, at: datetime) -> None:
+        """Tell a receiver, once, that a run needs a person. A failed delivery is tried again at the next flush."""
+        key = announcement_key(run, reason)
         if self._entry(key) is not None:
             return
         receiver = self._routing.receivers.get(name)
         places = receiver.integrations if receiver is not None else ()
-        told = [self._escalate_to(run, alert, name, word, notifier, at) for word, notifier in places]
-        if any(told) or not places:
-            self._save(Sent(key=key, at=at), at)
-
-    def _escalate_to(
-        self, run: Run, alert: Alert, name: str, word: str, notifier: Notifier, at: datetime
-    ) -> bool:
-        place = f"{name}/{word}"
-        if place in self._pauses and at < self._pauses[place][0]:
-            return False
         notification = Notification(
             receiver=name,
-            group_key=escalation_key(run),
+            group_key=key,
             group_labels=Labels({"playbook": run.playbook}),
             alerts=(alert,),
             evidence={alert.fingerprint: self._evidence.of(alert, at)},
             runs=(run,),
-            reason=Reason.ESCALATION,
+            reason=reason,
             at=at,
             external_url=self._external_url,
         )
-        data = {"receiver": name, "integration": word}
+        told = [self._announce_to(word, notifier, notification, run) for word, notifier in places]
+        if any(told) or not places:
+            self._save(Sent(key=key, at=at), at)
+
+    def _announce_to(self, word: str, notifier: Notifier, notification: Notification, run: Run) -> bool:
+        at, place = notification.at, f"{notification.receiver}/{word}"
+        if place in self._pauses and at < self._pauses[place][0]:
+            return False
+        data = {"receiver": notification.receiver, "integration": word}
         try:
             self._deliver(notifier, notification, None)
         except NotifyError as error:
@@ -288,13 +309,13 @@ class Dispatcher:
             self._events.tell(at, Kind.NOT_NOTIFIED, run.id, str(error), why=error.reason, **data)
             return False
         self._pauses.pop(place, None)
-        self._events.tell(at, Kind.NOTIFIED, run.id, Reason.ESCALATION.value, **data)
+        self._events.tell(at, Kind.NOTIFIED, run.id, notification.reason.value, **data)
         return True
 
 
-def escalation_key(run: Run) -> str:
-    """Return the notification log's key of a run's escalation."""
-    return f"escalation:{run.id}"
+def announcement_key(run: Run, reason: Reason) -> str:
+    """Return the notification log's key of a run's escalation, or of its request for approval."""
+    return f"{reason.name.lower()}:{run.id}"
 
 
 def _runs_of(group: Group, runs: Sequence[Run]) -> list[Run]:

@@ -25,12 +25,13 @@ from engine.flow.dispatch import Dispatcher
 from engine.flow.evaluate import evaluate
 from engine.flow.events import Events
 from engine.flow.evidence import EvidenceBox
-from engine.flow.heal import HISTORY, Healer
+from engine.flow.heal import Healer
 from engine.model.alert import Alert, AlertState
 from engine.model.event import Kind
 from engine.model.labels import Labels
+from engine.model.notification import Reason
 from engine.model.playbook import Playbook, Run
-from engine.model.ports import Observer, Source, Store
+from engine.model.ports import HISTORY, Observer, Source, Store
 from engine.model.rule import AlertingRule, RecordingRule, RuleGroup
 from engine.model.settings import Settings
 from engine.route.inhibit import inhibitors
@@ -83,6 +84,8 @@ class Engine:
         self._trackers = {id_: Tracker(rule, store.alerts(id_)) for id_, rule in self._rules.items()}
         for id_, tracker in self._trackers.items():
             self.status[id_].alerts = tuple(tracker.alerts)
+        # Rules that went while the engine did not run: what they had firing is told as resolved.
+        self._orphans = [alert for alert in store.forget_alerts_except(self._rules) if alert.firing]
         self._slots = {id_: store.last_slot(id_) for id_ in self.groups}
         self._lock = threading.Lock()  # guards `status` between the threads of `serve`
         self.evidence = EvidenceBox(source, clusters, self._rules.get, self.events)
@@ -133,9 +136,10 @@ class Engine:
 
     def flush(self, at: datetime) -> None:
         """Tell receivers what is due."""
-        self.dispatcher.flush(self.alerts(), at)
-        for run, receiver in self.healer.escalations():
-            self._escalate(run, receiver, at)
+        orphans, self._orphans = self._orphans, []
+        self.dispatcher.flush([*self.alerts(), *orphans], at)
+        for run, receiver, reason in self.healer.announcements():
+            self._announce(run, receiver, reason, at)
         self.events.keep(at)
 
     def heal(self, at: datetime) -> None:
@@ -158,12 +162,12 @@ class Engine:
         self.healer.step(self._alert_of, self._judged, at)
         self.events.keep(at)
 
-    def _escalate(self, run: Run, receiver: str, at: datetime) -> None:
+    def _announce(self, run: Run, receiver: str, reason: Reason, at: datetime) -> None:
         alert = self._alert_of(run)
         if alert is None:
             return
         try:
-            self.dispatcher.escalate(run, alert, receiver, at)
+            self.dispatcher.announce(run, alert, receiver, reason, at)
         except StoreError as error:
             self.events.trouble(at, "store", error, run=run.id)
 

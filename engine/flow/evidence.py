@@ -17,9 +17,8 @@ from engine.model.ports import Scene, Source
 from engine.model.rule import AlertingRule
 from engine.registry import enricher
 
-BUDGET = (
-    10.0  # seconds that one alert, and that one round of deliveries, may take; each call has its own timeout
-)
+# Seconds that one alert may take, and all together within twice as many: a slow Ray must not hold up deliveries.
+BUDGET = 10.0
 _KEEP = 500  # episodes remembered
 
 
@@ -39,8 +38,7 @@ class EvidenceBox:
         self._rule_of = rule_of
         self._box: OrderedDict[str, tuple[Evidence, ...]] = OrderedDict()
         self._lock = threading.Lock()
-        self._pass: datetime | None = None  # the round of deliveries that `_spent` counts for
-        self._spent = 0.0  # seconds
+        self._since, self._spent = Stopwatch(), 0.0  # seconds spent since then
         self.folder: Path | None = None  # charts are also written here
 
     def of(self, alert: Alert, at: datetime) -> tuple[Evidence, ...]:
@@ -52,8 +50,8 @@ class EvidenceBox:
             rule = self._rule_of(alert.rule_id)
             if rule is None:
                 return ()
-            if at != self._pass:
-                self._pass, self._spent = at, 0.0
+            if self._since.seconds() > 2 * BUDGET:
+                self._since, self._spent = Stopwatch(), 0.0
             if self._spent > BUDGET:
                 return ()  # many fire at once and what is asked is slow: told now, with evidence at the next chance
             watch = Stopwatch()

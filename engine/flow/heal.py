@@ -9,19 +9,19 @@ from queue import SimpleQueue
 
 from engine.errors import EngineError, QueryError, StoreError
 from engine.flow.clusters import Clusters
-from engine.flow.dispatch import escalation_key
+from engine.flow.dispatch import announcement_key
 from engine.flow.events import Events
 from engine.model.alert import Alert
 from engine.model.event import Kind
-from engine.model.playbook import Mode, Playbook, Refusal, Run, RunState
-from engine.model.ports import Case, Source, Store
+from engine.model.notification import Reason
+from engine.model.playbook import Mode, Playbook, Refusal, Run, RunState, StepState
+from engine.model.ports import HISTORY, Case, Source, Store
 from engine.model.rule import AlertingRule
 from engine.remediate.guard import refusals
-from engine.remediate.plan import plan, run_id
+from engine.remediate.plan import plan, rebuild, run_id
 from engine.remediate.runner import World, advance
 from engine.remediate.verify import observe
 
-HISTORY = timedelta(days=7)  # what guardrails look back on
 _REPLAN = timedelta(seconds=10)  # after a plan failed, such as because Ray did not answer
 
 
@@ -112,7 +112,14 @@ class Healer:
         cluster = self._clusters.of(alert.labels)
         try:
             run = plan(
-                playbook, alert, cluster=cluster.name, ray=cluster.ray, mode=mode, number=number, at=at
+                playbook,
+                alert,
+                cluster=cluster.name,
+                ray=cluster.ray,
+                missing=cluster.missing,
+                mode=mode,
+                number=number,
+                at=at,
             )
         except EngineError as error:
             if settled not in self._settled:
@@ -189,8 +196,7 @@ class Healer:
     def _advance(self, run: Run, alert: Alert | None, firing: bool | None, at: datetime) -> Run:
         playbook = self._playbooks.get(run.playbook)
         if playbook is None:
-            no = Refusal(guardrail="match", reason=f"playbook {run.playbook} is not loaded any more")
-            return self._saved(_refused(run, no, no.reason, at))
+            return self._saved(self._abandoned(run, at))
         if run.state is RunState.WAITING:
             return self._decide(run, playbook, alert, firing, at)
         if run.state is RunState.DID_NOT_HELP:
@@ -204,6 +210,20 @@ class Healer:
             halted=f"mode is {mode.value} by now" if mode in (Mode.OFF, Mode.DRY_RUN) else "",
         )
         return advance(run, playbook, world, at)
+
+    def _abandoned(self, run: Run, at: datetime) -> Run:
+        """End a run whose playbook is gone, and what it has begun."""
+        said = f"playbook {run.playbook} is not loaded any more"
+        if not run.acted:
+            return _refused(run, Refusal(guardrail="match", reason=said), said, at)
+        ray = self._clusters.of(run.labels).ray
+        for step in run.steps:
+            if ray is not None and step.state in (StepState.INTENDED, StepState.RUNNING):
+                try:
+                    rebuild(step).cancel(ray, step.key)
+                except EngineError as error:
+                    said += f"; {step.name} could not be ended: {error}"
+        return replace(run, state=RunState.ESCALATED, updated_at=at, reason=said)
 
     def _decide(
         self, run: Run, playbook: Playbook, alert: Alert | None, firing: bool | None, at: datetime
@@ -223,14 +243,16 @@ class Healer:
             return run
         else:
             approved = replace(run, approved_by=by, state=RunState.PLANNED)
-            return self._saved(self._guarded(approved, playbook, alert, at))
+            after = self._saved(self._guarded(approved, playbook, alert, at))
+            self._settled[alert.episode, playbook.name] = after.refusal.until if after.refusal else None
+            return after
         return self._saved(_refused(run, Refusal(guardrail="approval", reason=said), said, at))
 
     def _passed_on(self, run: Run, playbook: Playbook, alert: Alert | None, at: datetime) -> Run:
         """End a run that did not help once a person has been told (which `flush` does, and notes)."""
         if playbook.escalate is None:
             said = "the playbook names nobody to escalate to"
-        elif self._store.sent(escalation_key(run)) is not None:
+        elif self._store.sent(announcement_key(run, Reason.ESCALATION)) is not None:
             said = f"{playbook.escalate} was told"
         elif alert is None:
             said = f"the alert is gone, so {playbook.escalate} was not told"
@@ -240,13 +262,17 @@ class Healer:
             replace(run, state=RunState.ESCALATED, updated_at=at, reason=f"{run.reason}; {said}")
         )
 
-    def escalations(self) -> list[tuple[Run, str]]:
-        """Return runs that did not help, with the receiver that is to be told."""
+    def announcements(self) -> list[tuple[Run, str, Reason]]:
+        """Return runs that need a person, with the receiver that is to be told, and why."""
         found = []
         for run in self.open_runs:
             playbook = self._playbooks.get(run.playbook)
-            if run.state is RunState.DID_NOT_HELP and playbook is not None and playbook.escalate is not None:
-                found.append((run, playbook.escalate))
+            if playbook is None:
+                continue
+            if run.state is RunState.DID_NOT_HELP and playbook.escalate is not None:
+                found.append((run, playbook.escalate, Reason.ESCALATION))
+            elif run.state is RunState.WAITING and playbook.approval.receiver is not None:
+                found.append((run, playbook.approval.receiver, Reason.APPROVAL))
         return found
 
     def _saved(self, run: Run) -> Run:
@@ -279,10 +305,14 @@ def _refused(run: Run, no: Refusal, reason: str, at: datetime) -> Run:
 
 
 def _fires(alert: Alert | None, *, judged: bool) -> bool | None:
-    """Tell whether an alert fires; None if what is known of it is from before a restart or an outage."""
+    """Tell whether an alert fires; None if nobody can say at present.
+
+    That is so while what is known of it is from before a restart or an outage, and while only
+    `keep_firing_for` holds it: it may be over.
+    """
     if alert is None or not alert.firing:
         return False
-    return True if judged else None
+    return True if judged and alert.keep_firing_since is None else None
 
 
 def _due(until: datetime | None, at: datetime) -> bool:

@@ -130,7 +130,10 @@ def _vacuous(test: TestGroup, groups: Sequence[RuleGroup], name: str) -> Iterato
             yield Failure(test=name, what=f"{it.alertname}", origin=it.origin, lines=lines)
     if not test.alert_rule_test and not test.promql_expr_test and not _asks_more(test):
         yield Failure(
-            test=name, what="nothing is expected", origin=test.origin, lines=("nothing is expected; add an alert_rule_test",)
+            test=name,
+            what="nothing is expected",
+            origin=test.origin,
+            lines=("nothing is expected; add an alert_rule_test",),
         )
 
 

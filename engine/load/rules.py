@@ -207,9 +207,13 @@ def _read_alerting(decoder: Decoder, node: MappingNode) -> AlertingRule:
 def _check_inputs(decoder: Decoder, node: Node | None, rule: AlertingRule) -> None:
     """Note what is wrong with the further PromQL of a detector, which stands in fields of its own."""
     inputs: Mapping[str, str] = rule.detect.inputs
-    written = next(iter(node.entries.values())).value if isinstance(node, MappingNode) and node.entries else None
+    written = (
+        next(iter(node.entries.values())).value if isinstance(node, MappingNode) and node.entries else None
+    )
     for name in inputs:
-        field = written.get(name) if isinstance(written, MappingNode) else written  # else the detector's shorthand
+        field = (
+            written.get(name) if isinstance(written, MappingNode) else written
+        )  # else the detector's shorthand
         check_expr(decoder, field, repr(name))
 
 

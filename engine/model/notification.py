@@ -20,6 +20,7 @@ class Reason(StrEnum):
     RESOLVED = "some alerts resolved"
     ALL_RESOLVED = "all alerts resolved"
     REPEAT = "repeat interval elapsed"
+    APPROVAL = "a remediation run waits for approval"  # to the receiver that the playbook names
     ESCALATION = "remediation did not help"  # to the receiver that the playbook names
     PROGRESS = "remediation progressed"  # only to receivers that update their message in place
 

@@ -77,6 +77,12 @@ class Verify:
     expr: str | None = None  # PromQL template that must return something; asked beside `resolved`
     within: Duration = Duration(minutes=15)
 
+    def __post_init__(self) -> None:
+        if not self.resolved and self.expr is None:
+            raise ValueError(
+                "verify: with `resolved: false` it needs an `expr`, or nothing would be verified"
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playbook:
@@ -182,6 +188,7 @@ class Run:
     steps: tuple[PlannedStep, ...]
     created_at: datetime
     updated_at: datetime
+    verify_resolved: bool = True
     verify_expr: str | None = None
     verify_until: datetime | None = None
     acted_at: datetime | None = None  # end of the last step

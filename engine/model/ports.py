@@ -6,7 +6,7 @@ them, and tests bring their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -179,6 +179,10 @@ class Action(Protocol):
         ...
 
 
+HISTORY = timedelta(days=7)
+"""How far back guardrails can look."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """What a guardrail decides on."""
@@ -213,6 +217,10 @@ class Store(Protocol):
 
     def save_alerts(self, group_id: str, slot: datetime, alerts: Mapping[str, Sequence[Alert]]) -> None:
         """Replace the alerts of these rules, and note the slot at which they were so."""
+        ...
+
+    def forget_alerts_except(self, rule_ids: Collection[str]) -> Sequence[Alert]:
+        """Drop the alerts of all other rules, and return them: their rules are gone."""
         ...
 
     def last_slot(self, group_id: str) -> datetime | None:

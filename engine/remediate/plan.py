@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from engine.errors import ActionError, TemplateError
+from engine.lang.promql import shape
 from engine.lang.template import parse, variables
 from engine.model.alert import Alert
 from engine.model.labels import quote
@@ -23,6 +25,7 @@ from engine.registry import action
 from engine.remediate.facts import Fact, gather
 
 Fill = Callable[[str], str]
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?|[-+]?Inf|NaN", re.ASCII)
 
 
 def plan(
@@ -34,17 +37,16 @@ def plan(
     mode: Mode,
     number: int,
     at: datetime,
+    missing: str = "no cluster fits",  # why there is no `ray`
 ) -> Run:
     """Return a run that nobody has said yes or no to. ActionError or ClusterError if it cannot be planned."""
     assert alert.fired_at is not None
     names = [chain[1] for chain in _variables(playbook) if chain[0] == "plan" and len(chain) > 1]
     if names and ray is None:
-        raise ActionError(
-            f"{playbook.name} needs Ray's APIs, and no entry of ray.clusters in engine.yaml fits {alert.labels}"
-        )
+        raise ActionError(f"{playbook.name} needs Ray's APIs: {missing}: {alert.labels}")
     facts = gather(names, alert, ray) if ray is not None else {}
     data = _data(alert, cluster, facts)
-    fill, fill_promql = _filler(data), _filler(data, escape=lambda value: quote(value)[1:-1])
+    fill, fill_promql = _filler(data), _filler_of_promql(data)
     folder = str(Path(playbook.origin.file).parent)
     verify = playbook.verify
     return Run(
@@ -58,6 +60,7 @@ def plan(
         mode=mode,
         state=RunState.PLANNED,
         steps=tuple(_step(step, fill, fill_promql, folder) for step in playbook.steps),
+        verify_resolved=verify is None or verify.resolved,
         verify_expr=fill_promql(verify.expr) if verify is not None and verify.expr else None,
         created_at=at,
         updated_at=at,
@@ -98,15 +101,29 @@ def _data(alert: Alert, cluster: str, facts: Mapping[str, Fact]) -> dict[str, An
     }
 
 
-def _filler(data: Mapping[str, Any], escape: Callable[[str], str] | None = None) -> Fill:
-    return lambda text: parse(text).render(data, escape=escape)
+def _filler(data: Mapping[str, Any]) -> Fill:
+    return lambda text: parse(text).render(data)
+
+
+def _filler_of_promql(data: Mapping[str, Any]) -> Fill:
+    """Return what fills in PromQL: what an alert carries becomes part of a string, or a number, and no code."""
+
+    def fill(text: str) -> str:
+        template = parse(text)
+        filled = template.render(data, escape=lambda value: quote(value)[1:-1])
+        harmless = template.render(data, escape=lambda value: value if _NUMBER.fullmatch(value) else "x")
+        if shape(filled) != shape(harmless):
+            raise ActionError(f"in double quotes a value cannot change the query, but here it does: {filled}")
+        return filled
+
+    return fill
 
 
 def _step(step: Step, fill: Fill, fill_promql: Fill, folder: str) -> PlannedStep:
     impossible, act = "", step.act
     try:
         act = _filled(step.act, fill).fix(folder)
-        description = act.describe()
+        description = _visible(act.describe())
     except TemplateError as error:
         # A fact that the cluster does not have, such as the submission id of a job that has none.
         impossible, description = f"{error}", f"{action.name_of(step.act)}, which cannot be done: {error}"
@@ -123,6 +140,11 @@ def _step(step: Step, fill: Fill, fill_promql: Fill, folder: str) -> PlannedStep
         on_failure=step.on_failure,
         impossible=impossible,
     )
+
+
+def _visible(text: str) -> str:
+    """Return `text` as one line, in which what cannot be printed is written out."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _filled(act: Action, fill: Fill) -> Action:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from engine.errors import ActionError, ActionTimeout, ClusterError
-from engine.model.playbook import OnFailure, PlannedStep, Playbook, Run, RunState, StepState, Verify
+from engine.model.playbook import OnFailure, PlannedStep, Playbook, Refusal, Run, RunState, StepState, Verify
 from engine.model.ports import Answer, Progress, RayApi
 from engine.remediate.plan import rebuild, step_key
 from engine.remediate.verify import GOOD_EVALUATIONS
@@ -51,7 +51,7 @@ def advance(run: Run, playbook: Playbook, world: World, at: datetime) -> Run:
 def _act(run: Run, playbook: Playbook, world: World, at: datetime) -> Run:
     index = next((i for i, step in enumerate(run.steps) if step.state not in _ENDED), None)
     if index is None or _stopped(run):
-        return _start_verifying(run, playbook, at)
+        return _start_verifying(run, playbook, at) if run.acted else _end_idle(run, world)
     step = run.steps[index]
     if step.state is StepState.PLANNED:
         return _begin(run, index, world, at)
@@ -170,6 +170,15 @@ def _asked(call: Callable[[], T]) -> T:
         raise ActionTimeout(f"{type(error).__name__}: {error}") from error
 
 
+def _end_idle(run: Run, world: World) -> Run:
+    """End a run that made no call at all: its steps were not needed, or could not be done."""
+    said = "nothing was done: " + "; ".join(dict.fromkeys(step.message for step in run.steps))
+    if world.firing is False or world.halted:
+        refusal = Refusal(guardrail="steps", reason=said)
+        return replace(run, state=RunState.REFUSED, refusal=refusal, reason=said)
+    return replace(run, state=RunState.DID_NOT_HELP, reason=said)
+
+
 def _start_verifying(run: Run, playbook: Playbook, at: datetime) -> Run:
     verify = playbook.verify or Verify()
     return replace(
@@ -183,9 +192,11 @@ def _start_verifying(run: Run, playbook: Playbook, at: datetime) -> Run:
 
 def _verify(run: Run, world: World, at: datetime) -> Run:
     assert run.verify_until is not None
-    good = run.good_evaluations >= GOOD_EVALUATIONS
+    good = not run.verify_resolved or run.good_evaluations >= GOOD_EVALUATIONS
     if good and (run.verify_expr is None or world.returns_anything(run.verify_expr)):
         said = f"the rule's condition was false at {run.good_evaluations} successive evaluations"
+        if not run.verify_resolved:
+            said = f"`{run.verify_expr}` returns something"
         return replace(run, state=RunState.HELPED, reason=said)
     if at > run.verify_until:
         return replace(run, state=RunState.DID_NOT_HELP, reason=_why_not(run))
@@ -193,6 +204,8 @@ def _verify(run: Run, world: World, at: datetime) -> Run:
 
 
 def _why_not(run: Run) -> str:
+    if not run.verify_resolved:
+        return f"`{run.verify_expr}` returns nothing"
     if run.judged_at is None:
         return "nobody can say whether it helped: the rule was not evaluated since"
     if run.good_evaluations == 0:

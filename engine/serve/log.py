@@ -41,7 +41,26 @@ def log_to_stderr(log_format: str, log_level: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(log_level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(file=_Stderr()),  # type: ignore[arg-type]  # it only prints,
+        logger_factory=structlog.PrintLoggerFactory(file=_Stderr()),  # type: ignore[arg-type]  # it only prints
+    )
+    _route_other_loggers(renderer, log_level)
+
+
+def _route_other_loggers(renderer: structlog.typing.Processor, log_level: str) -> None:
+    """Give the warnings of libraries, and of modules that log by themselves, the same form."""
+    handler = logging.StreamHandler(_Stderr())
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[
+                structlog.stdlib.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.format_exc_info,
+            ],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    logging.basicConfig(
+        handlers=[handler], level=max(logging.WARNING, logging.getLevelName(log_level.upper()))
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from threading import Lock
 
@@ -36,6 +36,11 @@ class MemoryStore:
         with self._lock:
             self._alerts.update({rule_id: tuple(of_rule) for rule_id, of_rule in alerts.items()})
             self._slots[group_id] = slot
+
+    def forget_alerts_except(self, rule_ids: Collection[str]) -> Sequence[Alert]:
+        with self._lock:
+            gone = [rule_id for rule_id in self._alerts if rule_id not in rule_ids]
+            return tuple(alert for rule_id in gone for alert in self._alerts.pop(rule_id))
 
     def last_slot(self, group_id: str) -> datetime | None:
         return self._slots.get(group_id)

@@ -6,7 +6,7 @@ a store; other processes, such as the command that approves a run, open the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -38,6 +38,7 @@ from engine.store import schema
 from engine.store.codec import decode, encode
 from engine.store.memory import KEPT_EVENTS, no_such_run
 
+KEPT_RUNS = timedelta(days=90)  # that have ended; the others stay
 PATIENCE = timedelta(seconds=10)
 """How long a call waits for another process to finish its transaction."""
 
@@ -126,6 +127,18 @@ class SqlStore:
                 connection, schema.groups, group_id=_column(group_id), last_slot=_microseconds(slot)
             )
 
+    def forget_alerts_except(self, rule_ids: Collection[str]) -> Sequence[Alert]:
+        table = schema.alerts
+        kept = [_column(rule_id) for rule_id in rule_ids]
+        with self._writing() as connection:
+            others = [
+                id_ for id_ in connection.scalars(select(table.c.rule_id).distinct()) if id_ not in kept
+            ]
+            gone = table.c.rule_id.in_(others)
+            rows = connection.scalars(select(table.c.json).where(gone)).all() if others else ()
+            connection.execute(delete(table).where(gone))
+        return tuple(decode(Alert, row) for row in rows)
+
     def last_slot(self, group_id: str) -> datetime | None:
         table = schema.groups
         found = self._column_of(select(table.c.last_slot).where(table.c.group_id == _column(group_id)))
@@ -148,7 +161,10 @@ class SqlStore:
         added = (
             self._insert(schema.runs).values(**_row(run)).on_conflict_do_nothing().returning(schema.runs.c.id)
         )
+        table = schema.runs
+        old = table.c.terminal & (table.c.created_at < _microseconds(run.created_at - KEPT_RUNS))
         with self._writing() as connection:
+            connection.execute(delete(table).where(old))
             return connection.execute(added).one_or_none() is not None
 
     def save_run(self, run: Run) -> None:

@@ -1,6 +1,7 @@
 """PromQL without a server, for tests: floats, classic histograms, stable functions of Prometheus 3."""
 
 from engine.lang.promql.evaluate import SUBQUERY_STEP, evaluate
+from engine.lang.promql.lexis import shape
 from engine.lang.promql.parse import Comparison, metric_names, selects, split_comparison, validate
 from engine.lang.promql.storage import Storage
 
@@ -11,6 +12,7 @@ __all__ = [
     "evaluate",
     "metric_names",
     "selects",
+    "shape",
     "split_comparison",
     "validate",
 ]

@@ -129,4 +129,4 @@ def _rank(value: float, buckets: Buckets) -> float:
         start, below = bound, count
     else:
         below = observations
-    return observations if below > observations else below
+    return min(below, observations)

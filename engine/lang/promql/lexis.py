@@ -32,6 +32,8 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 _WORD_OPERATORS = frozenset({"and", "or", "unless", "atan2"})
 _MODIFIERS = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right", "bool", "offset"})
 
+_BEFORE_TIMES = frozenset({"start", "end", "+", "-", "("})
+
 
 class Token(NamedTuple):
     """A word of an expression and where it starts."""
@@ -50,6 +52,11 @@ def tokens(text: str) -> list[Token]:
     """Return the words of `text` without blanks and comments."""
     found = (Token(str(match.lastgroup), match.group(), match.start()) for match in _TOKEN.finditer(text))
     return [token for token in found if token.kind != "blank"]
+
+
+def shape(text: str) -> list[str]:
+    """Return the words of `text` less what its strings hold: equal for queries that differ in those alone."""
+    return [token.text[0] if token.kind == "string" else token.text for token in tokens(text)]
 
 
 def line_and_column(text: str, index: int) -> tuple[int, int]:
@@ -123,15 +130,32 @@ def _parts(words: Sequence[Token]) -> Iterator[tuple[int, int]]:
 
 
 def _misplaced(words: Sequence[Token]) -> int | None:
-    """Return where one operand follows another, or an operator has nothing to work on."""
+    """Return where one operand follows another, or an operator or modifier has nothing to work on."""
+    in_braces = False
     for left, right in pairwise(words):
+        if left.text in "{}":
+            in_braces = left.text == "{"
+        if _cannot_follow(left, right, in_braces=in_braces):
+            return right.start
         if _ends_operand(left) and right.kind in ("word", "number", "string") and not _joins(right):
             return right.start
         if _is_operator(left) and (right.kind in ("close", "comma") or _is_binary(right)):
             return right.start
-    if words and _is_operator(words[-1]):
+    if words and (_is_operator(words[-1]) or _joins(words[-1])):
         return words[-1].start
     return next((token.start for token in words if token.kind == "other"), None)
+
+
+def _cannot_follow(left: Token, right: Token, *, in_braces: bool) -> bool:
+    if in_braces:
+        return right.kind == "number"
+    before, after = left.text.lower(), right.text.lower()
+    return (
+        after in ("=", "=~", "!~")
+        or before + after in ("}{", "boolbool")
+        or (before in ("@", "offset") and right.kind != "number" and after not in _BEFORE_TIMES)
+        or (before in ("on", "ignoring") and after != "(")
+    )
 
 
 def _ends_operand(token: Token) -> bool:

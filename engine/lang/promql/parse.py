@@ -233,6 +233,9 @@ def _translate(tree: Any, expr: str) -> Node:  # noqa: PLR0911, one for each for
             return RangeSelector(_selector(selector, expr), _milliseconds(length))
         case pp.SubqueryExpr(expr=inner, range=length, step=step) as subquery:
             step_ms = None if step is None else _milliseconds(step)
+            if step_ms == 0:
+                message = "the step of a subquery must be greater than 0"
+                raise _error(expr, message, find_word(expr, ":"), "write one such as [5m:1m]")
             return Subquery(_translate(inner, expr), _milliseconds(length), step_ms, _shift(subquery))
         case pp.UnaryExpr(expr=inner):
             return Negation(_translate(inner, expr))

@@ -10,7 +10,6 @@ import re2
 
 from engine.errors import ExpressionError
 
-
 _SILENT = re2.Options()
 _SILENT.log_errors = False  # the exception says it
 
@@ -21,6 +20,7 @@ def compile_regex(pattern: str) -> re.Pattern[str]:
     try:
         return cast("re.Pattern[str]", re2.compile(f"(?s:{pattern})", _SILENT))
     except re2.error as error:
+        reason = str(error.args[0], "utf-8", "replace").replace(f"(?s:{pattern})", pattern)
         raise ExpressionError(
-            f"bad regular expression {pattern!r}: {error}; write it in RE2 syntax"
+            f"bad regular expression {pattern!r}: {reason}; write it in RE2 syntax"
         ) from None

@@ -72,7 +72,7 @@ def _answer(job: dict[str, Any], ray: RayApi, key: str) -> Answer:
     progress = _PROGRESS.get(status, Progress.RUNNING)
     if progress is Progress.RUNNING:
         return Answer(progress=progress, message=f"the job is {status}")
-    said = _last_line(ray.logs(key)) if status == "SUCCEEDED" else str(job.get("message") or "")
+    said = _last_line(ray.logs(key) if status == "SUCCEEDED" else str(job.get("message") or ""))
     return Answer(progress=progress, message=f"the job {status}" + (f": {said}" if said else ""))
 
 

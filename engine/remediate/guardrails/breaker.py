@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from engine.model.duration import Duration
 from engine.model.playbook import Refusal, RunState
-from engine.model.ports import Case
+from engine.model.ports import HISTORY, Case
 from engine.registry import guardrail
 
 
@@ -22,6 +22,10 @@ class Breaker:
     def __post_init__(self) -> None:
         if self.failures < 1:
             raise ValueError(f"breaker: failures must be at least 1, not {self.failures}")
+        if self.open_for > HISTORY:
+            raise ValueError(
+                f"breaker: open_for {self.open_for} is longer than runs are looked back on ({HISTORY.days}d)"
+            )
 
     def check(self, case: Case) -> Refusal | None:
         ended = [run for run in case.earlier if _ended(run.state)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from engine.model.duration import Duration
 from engine.model.playbook import Refusal, RunState
-from engine.model.ports import Case
+from engine.model.ports import HISTORY, Case
 from engine.registry import guardrail
 
 
@@ -19,6 +19,12 @@ class Cooldown:
     """
 
     per_target: Duration
+
+    def __post_init__(self) -> None:
+        if self.per_target > HISTORY:
+            raise ValueError(
+                f"cooldown: per_target {self.per_target} is longer than runs are looked back on ({HISTORY.days}d)"
+            )
 
     def check(self, case: Case) -> Refusal | None:
         for run in case.earlier:

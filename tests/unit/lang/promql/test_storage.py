@@ -13,7 +13,7 @@ UP = Labels(__name__="up", job="ray")
 
 
 def only_series(storage):
-    (series,) = storage.select([(LabelMatcher("job", MatchOp.EQUAL, "ray"),)])
+    (series,) = storage.select([LabelMatcher("job", MatchOp.EQUAL, "ray")])
     return series
 
 
@@ -87,12 +87,5 @@ def test_matchers_test_the_whole_value_and_a_missing_label_is_empty(op, value, f
     for job in ("", "ray", "raylet", "a\nb"):
         storage.add(Labels(__name__="up", job=job), [1], [1.0])
     name = LabelMatcher("__name__", MatchOp.EQUAL, "up")
-    series = storage.select([(name, LabelMatcher("job", op, value))])
+    series = storage.select([name, LabelMatcher("job", op, value)])
     assert {one.labels.get("job", "") for one in series} == found
-
-
-def test_a_series_that_passes_two_alternatives_is_selected_once():
-    storage = Storage()
-    storage.add(UP, [1], [1.0])
-    alternatives = [(LabelMatcher("job", MatchOp.REGEX, pattern),) for pattern in ("r.*", ".*y")]
-    assert [series.labels for series in storage.select(alternatives)] == [UP]
