@@ -23,7 +23,10 @@ check:         ## ruff, mypy, import-linter, and the engine's own check of rules
 	ruff check . && ruff format --check . && mypy && lint-imports && \
 	engine check rules playbooks --config deploy/engine.yaml && engine test-rule rules
 
+bench:         ## Measure the PromQL evaluator beside a real Prometheus (minutes, on a quiet machine)
+	@venv=$(ENGINE_VENV) && "$$venv/bin/python" -m tests.bench
+
 format:        ## Format the code
 	@venv=$(ENGINE_VENV) && "$$venv/bin/ruff" format . && "$$venv/bin/ruff" check --fix-only .
 
-.PHONY: help demo demo-clean test unit check format
+.PHONY: help demo demo-clean test unit check bench format

@@ -2,8 +2,8 @@
 
 A range evaluation at step *s* equals the instant ones, so an expression is evaluated over the test's whole
 grid at its first question, and later ones are slices. Where that does not hold (`@ start()`/`end()`, an
-order by `sort()` or `topk()`, or series that rules add while the test runs) each question is evaluated on its
-own.
+order by `sort()` or `topk()`, series that rules add while the test runs, an instant without an answer) each
+question is evaluated on its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from engine.errors import ExpressionError
+from engine.errors import ExpressionError, QueryError
 from engine.lang.promql import selects
 from engine.model.ports import Source
 from engine.model.series import Window, instant_of
@@ -52,7 +52,11 @@ class AheadSource:
         known = self._answers.get(expr)
         if known is None or start.timestamp() < known.times[0] - 1e-6:
             steps = (self._end - start) // self._step
-            known = self._source.range(expr, start, start + steps * self._step, self._step)
+            try:
+                known = self._source.range(expr, start, start + steps * self._step, self._step)
+            except QueryError:  # at one of the instants at least; the others have an answer
+                self._fixed[expr] = False
+                return None
             self._answers[expr] = known
         off = (start - instant_of(float(known.times[0]))) % self._step
         return known if off == timedelta() and end.timestamp() <= known.times[-1] + 1e-6 else None

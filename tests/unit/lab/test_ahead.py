@@ -25,7 +25,7 @@ EXPRESSIONS = [
     "temperature",
     "temperature > 50",
     "rate(temperature[2m])",
-    "sum by (room) (temperature) offset 1m",
+    "sum by (room) (temperature offset 1m)",
     "temperature @ 1800000120",
     "temperature @ end()",
     "temperature @start ()",
@@ -69,13 +69,17 @@ def storage_of(values: list[list[float]]) -> Storage:
 
 
 def same(one: Window, other: Window, *, ordered: bool = False) -> None:
-    order = list if ordered else sorted
-    rows = lambda window: order(range(len(window)), key=lambda i: str(window.labels[i])) if not ordered else range(len(window))  # noqa: E501, E731
+    """Fail unless two answers are the same; the order of their series counts only if `ordered`."""
+
+    def rows(window: Window) -> list[int]:
+        every = range(len(window))
+        return list(every) if ordered else sorted(every, key=lambda i: str(window.labels[i]))
+
     first, second = rows(one), rows(other)
     assert [one.labels[i] for i in first] == [other.labels[i] for i in second]
     np.testing.assert_array_equal(one.times, other.times)
-    np.testing.assert_array_equal(one.present[list(first)], other.present[list(second)])
-    np.testing.assert_array_equal(one.values[list(first)], other.values[list(second)])
+    np.testing.assert_array_equal(one.present[first], other.present[second])
+    np.testing.assert_array_equal(one.values[first], other.values[second])
 
 
 VALUES = st.lists(
@@ -158,6 +162,18 @@ def test_what_cannot_be_known_ahead_is_asked_each_time(expr: str) -> None:
     ahead = AheadSource(source, STEP, END, {"recorded"})
     every_slot(ahead, lambda at: ahead.instant(expr, at))
     assert (source.instants, source.ranges) == (21, 0)
+
+
+def test_an_instant_without_an_answer_does_not_cost_the_others_theirs() -> None:
+    storage = storage_of([[60.0] * 41])
+    twice = [round(T0.timestamp() * 1000) + 300_000]
+    for n in "12":
+        storage.add(Labels({"__name__": "humidity", "room": "a", "n": n}), twice, [1.0])
+    ahead = AheadSource(EmbeddedSource(storage), STEP, END)
+    expr = "temperature * on (room) humidity"
+    assert len(ahead.instant(expr, T0)) == 0
+    with pytest.raises(QueryRejected):
+        ahead.instant(expr, T0 + 10 * STEP)
 
 
 def test_an_expression_that_is_wrong_is_refused_by_the_source() -> None:
