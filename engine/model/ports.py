@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 from engine.model.duration import Duration
+from engine.model.labels import Labels
 from engine.model.series import Verdicts, Window
 
 if TYPE_CHECKING:  # the other modules of the model name these ports in their fields
@@ -32,6 +33,22 @@ class Source(Protocol):
 
     def range(self, expr: str, start: datetime, end: datetime, step: timedelta) -> Window:
         """Evaluate `expr` at every `step` from `start` to `end`, both included."""
+        ...
+
+
+class Point(NamedTuple):
+    """One sample to be written: a value, or None for a stale marker that ends the series."""
+
+    labels: Labels
+    at: datetime
+    value: float | None
+
+
+class Writer(Protocol):
+    """Takes series into a Prometheus. Raises QueryRejected or QueryUnavailable, and returns in bounded time."""
+
+    def write(self, points: Sequence[Point]) -> None:
+        """Write the points, which are of one instant or rising ones for each series."""
         ...
 
 
