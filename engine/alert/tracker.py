@@ -61,8 +61,8 @@ class Tracker:
             if after is None:
                 self._alerts.pop(labels, None)
             else:
-                started = before is None or before.active_at != after.active_at
-                after = replace(after, late=late if started else after.late or late, warnings=warnings)
+                # Late is what no evaluation in time has confirmed.
+                after = replace(after, late=late if after is not before else after.late, warnings=warnings)
                 self._alerts[labels] = after
             if (before and before.state) is not (after and after.state):
                 changed.append((before, after))
@@ -95,6 +95,7 @@ class Tracker:
             details=finding.details,
             annotations=finding.annotations,
             keep_firing_since=None,
+            seen_at=at,
         )
         if at < alert.active_at:  # the clock went back: what fires goes on, the rest is counted from now on
             alert = replace(alert, active_at=at - self._rule.hold if alert.firing else at)

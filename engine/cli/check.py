@@ -25,9 +25,8 @@ def command(paths: tuple[str, ...], config: str | None) -> None:
     Prints every problem as file:line:column. Exit code: 0 nothing found, 1 something found.
     """
     settings = load_settings(config) if config else None
-    checked = check_files(
-        paths or [name for name in ("rules", "playbooks") if Path(name).is_dir()], settings=settings
-    )
+    usual = [name for name in ("rules", "playbooks") if Path(name).is_dir()]
+    checked = check_files(paths or usual or ["rules"], settings=settings)
     for problem in checked.problems:
         click.echo(str(problem))
     if checked.problems:

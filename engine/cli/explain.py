@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from engine.cli.state import config_option, open_state
-from engine.model.event import Event
+from engine.model.event import Event, Kind
+from engine.store.memory import KEPT_EVENTS
 
 
 @click.command("explain")
@@ -15,17 +18,20 @@ from engine.model.event import Event
 def command(what: str, config: str | None, limit: int) -> None:
     """Print every decision about WHAT: an alert's name or fingerprint, a rule's id, or a run's id."""
     store = open_state(config)
-    events = store.events(subject=what, limit=limit) or [
-        event
-        for event in store.events(limit=100_000)
-        if what in (event.data.get("alert"), event.data.get("fingerprint"))
-    ]
+    events = _about(what, store.events(limit=KEPT_EVENTS))
     store.close()
     for event in events[-limit:]:
         click.echo(_line(event))
     if not events:
         click.echo(f"nothing is on record about {what!r}", err=True)
         raise SystemExit(1)
+
+
+def _about(what: str, events: Sequence[Event]) -> list[Event]:
+    """Return the events of a subject; an alert's are those of its name's fingerprints, and of its runs."""
+    alerts = {what} | {e.subject for e in events if e.kind is Kind.TRANSITION and e.data["alert"] == what}
+    subjects = alerts | {e.subject for e in events if e.data.get("fingerprint") in alerts}
+    return [e for e in events if e.subject in subjects or e.data.get("alert") in alerts]
 
 
 def _line(event: Event) -> str:
@@ -36,4 +42,5 @@ def _line(event: Event) -> str:
         "notification_failed": f"to {data.get('receiver')} ({data.get('integration')})",
         "run": f"{data.get('playbook')} {data.get('state', '')}",
     }.get(event.kind.value, "")
-    return f"{event.at:%Y-%m-%d %H:%M:%S}  {event.kind.value:20}  {event.subject}  {detail}: {event.reason}"
+    said = f"{detail}: {event.reason}" if detail else event.reason
+    return f"{event.at:%Y-%m-%d %H:%M:%S}  {event.kind.value:20}  {event.subject}  {said}"

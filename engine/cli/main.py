@@ -45,7 +45,7 @@ def cli() -> None:
 def main() -> None:
     """Run the command; the engine's own errors become one line each and exit code 2, never a traceback."""
     try:
-        cli()
+        cli(prog_name="engine")
     except LoadError as error:
         for problem in error.problems:
             click.echo(str(problem), err=True)

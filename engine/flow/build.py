@@ -15,9 +15,10 @@ from engine.load.playbooks import load_playbooks
 from engine.load.rules import load_rules
 from engine.load.settings import cross_check, load_settings
 from engine.model.playbook import Playbook
-from engine.model.ports import Observer, RayApi, Source, Store
-from engine.model.rule import RuleGroup
+from engine.model.ports import Observer, RayApi, Source, Store, Writer
+from engine.model.rule import RecordingRule, RuleGroup
 from engine.model.settings import RayCluster, Settings
+from engine.query.recorded import RecordedSource
 
 T = TypeVar("T")
 
@@ -57,9 +58,21 @@ def connect(entry: RayCluster, address: str) -> RayApi:
     return RayClient(address, token_file=entry.token_file, timeout=entry.timeout)
 
 
-def build(loaded: Loaded, *, source: Source, store: Store, observers: Sequence[Observer] = ()) -> Engine:
+def build(
+    loaded: Loaded,
+    *,
+    source: Source,
+    store: Store,
+    observers: Sequence[Observer] = (),
+    writer: Writer | None = None,
+) -> Engine:
     """Return an engine of what was loaded, with the state that the store remembers."""
     settings = loaded.settings
+    names = {
+        rule.record for group in loaded.groups for rule in group.rules if isinstance(rule, RecordingRule)
+    }
+    if names or any("ALERTS" in rule.expr for group in loaded.groups for rule in group.rules):
+        source = RecordedSource(source, names | {"ALERTS", "ALERTS_FOR_STATE"})
     engine = Engine(
         settings=settings,
         groups=loaded.groups,
@@ -68,6 +81,7 @@ def build(loaded: Loaded, *, source: Source, store: Store, observers: Sequence[O
         store=store,
         clusters=Clusters(settings.ray.clusters, connect),
         observers=observers,
+        writer=writer,
     )
     engine.evidence.folder = Path(settings.evidence_dir) if settings.evidence_dir else None
     return engine

@@ -78,7 +78,7 @@ class AlertCheck:
                 yield f"  {self._word:8} {expected.labels}  with other annotations:"
                 yield from self._texts(expected.annotations or {}, twin.annotations)
         for alert in extra:
-            yield f"+ {self._word:8} {alert.labels.without(ALERT_NAME)}  (not expected)"
+            yield f"+ {alert.state.value:8} {alert.labels.without(ALERT_NAME)}  (not expected)"
         yield from self._results(moment)
         yield timeline(self.it.alertname, self.story, self.it.eval_time)
 

@@ -9,23 +9,20 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from engine.errors import DetectError
 from engine.flow.clusters import Clusters
 from engine.flow.engine import Engine
 from engine.flow.slots import interval_of
-from engine.lab.ahead import AheadSource
 from engine.lab.cluster import LabRay
 from engine.lang.promql import Storage
-from engine.model.alert import Alert, AlertState
+from engine.model.alert import Alert
 from engine.model.duration import Duration
-from engine.model.event import Event, Kind
-from engine.model.labels import METRIC_NAME, Labels
 from engine.model.playbook import Mode, Playbook, Run
-from engine.model.ports import Source
+from engine.model.ports import Point, Source
 from engine.model.rule import AlertingRule, RecordingRule, RuleGroup
 from engine.model.series import Window
-from engine.model.settings import RayCluster, RemediationSettings, Settings
+from engine.model.settings import EngineAlerts, RayCluster, RemediationSettings, Settings
 from engine.model.testing import InputSeries, TestGroup
+from engine.query.ahead import AheadSource
 from engine.query.embedded import EmbeddedSource
 from engine.store.memory import MemoryStore
 
@@ -62,7 +59,6 @@ class LabSource:
     def __init__(self, storage: Storage, subquery_step: timedelta) -> None:
         self._storage = storage
         self._source = EmbeddedSource(storage, Duration.of(subquery_step))
-        self._made: dict[str, set[Labels]] = {}  # by rule id, the series of its last evaluation
 
     def instant(self, expr: str, at: datetime) -> Window:
         """Evaluate at one instant."""
@@ -72,14 +68,11 @@ class LabSource:
         """Evaluate on a grid."""
         return self._source.range(expr, start, end, step)
 
-    def add(self, rule_id: str, samples: Mapping[Labels, float], at: datetime) -> None:
-        """Add what a rule made; a series that it makes no more ends, as in Prometheus."""
-        instant = [round(at.timestamp() * 1000)]
-        for labels, value in samples.items():
-            self._storage.add(labels, instant, [value])
-        for labels in self._made.get(rule_id, set()) - samples.keys():
-            self._storage.add(labels, instant, [math.nan], [True])
-        self._made[rule_id] = set(samples)
+    def add(self, points: Sequence[Point]) -> None:
+        """Add what a rule made."""
+        for labels, at, value in points:
+            instant = [round(at.timestamp() * 1000)]
+            self._storage.add(labels, instant, [math.nan if value is None else value], [value is None])
 
 
 class StageSource:
@@ -107,16 +100,9 @@ class StageSource:
         source = self._ahead.get(step)
         return (source or self._lab).range(expr, start, end, step)
 
-    def record(self, rule: RecordingRule, at: datetime) -> None:
-        """Evaluate a recording rule, for the later rules to read."""
-        window = self._lab.instant(rule.expr, at)
-        samples: dict[Labels, float] = {}
-        for labels, value in zip(window.labels, window.last(), strict=True):
-            named = labels.updated({METRIC_NAME: rule.record}).updated(rule.labels)
-            if named in samples:
-                raise DetectError(f"{rule.origin}: {rule.record}: two results have the same labels: {named}")
-            samples[named] = float(value)
-        self._lab.add(rule.id, samples, at)
+    def record(self, points: Sequence[Point]) -> None:
+        """Take what a rule made, for the later rules to read."""
+        self._lab.add(points)
 
 
 def live_through(
@@ -138,18 +124,6 @@ def live_through(
     end = test.start + last_question(test, spacing)
     lab = LabSource(_storage(test, spacing), interval)
     source = _stage(test, groups, lab, spacing, end)
-
-    def write_alerts(event: Event) -> None:
-        if event.kind is Kind.EVALUATED and event.subject in alerting:
-            offset = alerting[event.subject]
-            lab.add(event.subject, _alerts_series(engine.status[event.subject].alerts), event.at - offset)
-
-    alerting = {
-        rule.id: group.query_offset
-        for group in groups
-        for rule in group.rules
-        if isinstance(rule, AlertingRule)
-    }
     engine = Engine(
         settings=_quiet(settings, test),
         groups=groups,
@@ -157,7 +131,6 @@ def live_through(
         source=source,
         store=MemoryStore(),
         clusters=_clusters(settings),
-        observers=[write_alerts],
     )
     story = Story(test.start, lab)
     due = {group.id: test.start for group in groups}
@@ -172,16 +145,6 @@ def live_through(
     if not story.moments:  # no rules at all
         story.moments.append(_moment(engine, test.start))
     return story
-
-
-def _alerts_series(alerts: Sequence[Alert]) -> dict[Labels, float]:
-    """Return the series that Prometheus writes of a rule's alerts."""
-    series: dict[Labels, float] = {}
-    for alert in alerts:
-        if alert.state is not AlertState.RESOLVED:
-            series[alert.labels.updated({METRIC_NAME: ALERTS, "alertstate": alert.state.value})] = 1.0
-            series[alert.labels.updated({METRIC_NAME: ALERTS_FOR_STATE})] = alert.active_at.timestamp()
-    return series
 
 
 def last_question(test: TestGroup, spacing: timedelta) -> timedelta:
@@ -230,6 +193,7 @@ def _quiet(settings: Settings, test: TestGroup) -> Settings:
         settings,
         routing=replace(settings.routing, receivers=receivers),
         remediation=RemediationSettings(mode=Mode.AUTO),
+        engine_alerts=EngineAlerts(rule_failing_for=Duration(), rule_no_data_for=Duration()),
         external_labels=test.external_labels or settings.external_labels,
         external_url=test.external_url or settings.external_url,
     )

@@ -27,7 +27,9 @@ def find_files(
             problems.append(Problem(str(pattern), 1, 1, f"not a usable path: {error}"))
             continue
         if not paths and not _WILD & set(str(pattern)):
-            problems.append(Problem(str(Path(folder or "", pattern)), 1, 1, "no such file"))
+            path = Path(folder or "", pattern)
+            said = "no YAML file is in this folder" if path.is_dir() else "no such file"
+            problems.append(Problem(str(path), 1, 1, said))
         for path in paths:
             found.setdefault(path.resolve(), path)
     return list(found.values())

@@ -33,6 +33,7 @@ class Alert:
     fired_at: datetime | None = None
     keep_firing_since: datetime | None = None  # first evaluation at which the condition no longer held
     resolved_at: datetime | None = None
+    seen_at: datetime | None = None  # the newest evaluation that had data on it
     late: bool = False  # found by an evaluation that ran too long after its slot: told, never healed
     warnings: tuple[str, ...] = ()  # what the server said beside the answer
 

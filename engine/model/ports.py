@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 from engine.model.duration import Duration
 from engine.model.labels import Labels
@@ -49,6 +49,15 @@ class Writer(Protocol):
 
     def write(self, points: Sequence[Point]) -> None:
         """Write the points, which are of one instant or rising ones for each series."""
+        ...
+
+
+@runtime_checkable
+class Recorder(Protocol):
+    """A source that takes the series which rules make, so that later rules can ask for them."""
+
+    def record(self, points: Sequence[Point]) -> None:
+        """Take samples of one instant."""
         ...
 
 

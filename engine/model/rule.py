@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 
 from engine.model.duration import Duration
@@ -23,6 +24,21 @@ class Origin(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
+
+
+class Staleness(StrEnum):
+    """How long a series counts as there after its last sample; a duration says so outright."""
+
+    PROMETHEUS = "prometheus"  # until a scrape is without it, or for five minutes
+    AUTO = "auto"  # for three of the periods at which it is published
+
+
+class Absence(StrEnum):
+    """What becomes of alerts whose rule has no data, or cannot be evaluated."""
+
+    KEEP = "keep"  # they stay as they are
+    OK = "ok"  # as if the condition were false
+    ALERT = "alert"  # they stay, and the engine's own alert about the rule fires at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +62,9 @@ class AlertingRule:
     detect: Detector  # `present` when the file says nothing: every element of the result is bad
     enrich: tuple[Enricher, ...] = ()
     remediate: Remediate | None = None
+    staleness: Staleness | Duration = Staleness.PROMETHEUS
+    on_no_data: Absence | None = None  # None: `ok` for a plain rule, as in Prometheus; `keep` with `detect`
+    on_error: Absence = Absence.KEEP
     id: str = field(default="", metadata={"key": None})  # file;group;name, stable over reloads
     origin: Origin = field(default=Origin("", 1, 1), metadata={"key": None})
 

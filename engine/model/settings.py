@@ -78,6 +78,14 @@ class RemediationSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineAlerts:
+    """When the engine raises alerts about its own rules; 0 never."""
+
+    rule_failing_for: Duration = Duration(minutes=5)
+    rule_no_data_for: Duration = Duration(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """engine.yaml, whole."""
 
@@ -92,6 +100,7 @@ class Settings:
     plugins: tuple[str, ...] = ()
     evidence_dir: str | None = None  # charts are also written here when set
     remediation: RemediationSettings = RemediationSettings()
+    engine_alerts: EngineAlerts = EngineAlerts()
     routing: Routing = field(
         metadata={"key": None}
     )  # decoded from route, receivers, inhibit_rules, time_intervals

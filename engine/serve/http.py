@@ -1,4 +1,4 @@
-"""The engine's HTTP door: health, readiness, reload, metrics."""
+"""The engine's HTTP door: health, readiness, reload, metrics, and Prometheus' questions about rules and alerts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Callable
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from engine.errors import EngineError, LoadError
+from engine.flow.engine import Engine
+from engine.serve import api
 
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -26,11 +28,13 @@ class Checks:
         ready: Callable[[], str],
         reload: Callable[[], None],
         metrics: Callable[[], bytes],
+        engine: Callable[[], Engine | None] = lambda: None,
     ) -> None:
         self.healthy = healthy  # "" if so, else why not
         self.ready = ready
         self.reload = reload  # raises LoadError; nothing was changed then
         self.metrics = metrics
+        self.engine = engine  # the present one; None while it starts
 
 
 def application(checks: Checks) -> Starlette:
@@ -62,8 +66,34 @@ def application(checks: Checks) -> Starlette:
             Route("/-/ready", ready),
             Route("/-/reload", reload, methods=["POST", "PUT"]),
             Route("/metrics", metrics),
+            Route("/api/v1/rules", _answer(checks, api.rules)),
+            Route("/api/v1/alerts", _answer(checks, lambda engine, _: api.alerts(engine))),
+            Route("/api/v1/status/buildinfo", _answer(checks, lambda *_: api.buildinfo())),
         ]
     )
+
+
+def _answer(
+    checks: Checks, question: Callable[[Engine, api.Params], api.Json]
+) -> Callable[[Request], Response]:
+    """Return the endpoint of one of Prometheus' questions, which answers in Prometheus' frame."""
+
+    def endpoint(request: Request) -> Response:
+        engine = checks.engine()
+        if engine is None:
+            return _error(503, "unavailable", "the engine is only starting")
+        given = request.query_params
+        try:
+            data = question(engine, {name: given.getlist(name) for name in given})
+        except api.BadData as error:
+            return _error(400, "bad_data", str(error))
+        return JSONResponse({"status": "success", "data": data})
+
+    return endpoint
+
+
+def _error(status: int, kind: str, message: str) -> Response:
+    return JSONResponse({"status": "error", "errorType": kind, "error": message}, status)
 
 
 class HttpServer:

@@ -9,7 +9,8 @@ from prometheus_client import CollectorRegistry, Counter, ProcessCollector, gene
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from engine.flow.engine import Engine, Health
+from engine.flow.engine import Engine
+from engine.flow.evaluator import Health
 from engine.model.alert import AlertState
 from engine.model.event import Event, Kind
 

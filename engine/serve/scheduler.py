@@ -27,11 +27,14 @@ from apscheduler.triggers.interval import IntervalTrigger
 from engine.clock import Clock
 from engine.errors import EngineError
 from engine.flow.engine import Engine
+from engine.flow.evaluator import slots_between
 from engine.flow.slots import interval_of, missed_between, slot_at
 from engine.model.event import Kind
 from engine.model.rule import RuleGroup
 
 _log = structlog.get_logger("engine")
+
+MOST_CAUGHT_UP = timedelta(hours=1)  # slots longer ago are not evaluated any more
 
 Count = Callable[[str, str], None]
 """Told what happened to a job (missed, overlap, error) and the job's id."""
@@ -113,17 +116,25 @@ class Scheduler:
             last = self._engine.last_slot(group.id)
             if last is not None and last - interval_of(group) < slot <= last:
                 return  # a restart within the slot; a slot much earlier means that the clock went back
-            if missed := missed_between(group, last, slot):
-                self._engine.events.tell(
-                    now,
-                    Kind.MISSED,
-                    group.id,
-                    f"{missed} slots passed without an evaluation",
-                    missed=str(missed),
-                )
-            self._engine.tick(group.id, slot, late=now - slot > interval_of(group))
+            if last is not None:
+                self._catch_up(group, last, slot)
+            self._engine.tick(group.id, slot)
         finally:
             lock.release()
+
+    def _catch_up(self, group: RuleGroup, last: datetime, slot: datetime) -> None:
+        """Evaluate the slots that passed while nobody did, as far back as is of use, and count the others."""
+        missed = missed_between(group, last, slot)
+        slots = slots_between(group, last, slot, MOST_CAUGHT_UP)
+        done = self._engine.catch_up(group.id, slots) if slots else 0
+        if missed > done:
+            self._engine.events.tell(
+                slot,
+                Kind.MISSED,
+                group.id,
+                f"{missed - done} slots passed without an evaluation",
+                missed=str(missed - done),
+            )
 
     def _pulse_of(self, name: str, verb: Callable[[datetime], None]) -> None:
         try:

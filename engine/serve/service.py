@@ -45,7 +45,11 @@ class Service:
         self._engine: Engine | None = None
         self._scheduler: Scheduler | None = None
         checks = Checks(
-            healthy=self._healthy, ready=self._ready, reload=self.reload, metrics=self._metrics.render
+            healthy=self._healthy,
+            ready=self._ready,
+            reload=self.reload,
+            metrics=self._metrics.render,
+            engine=lambda: self._engine,
         )
         self._http = HttpServer(application(checks), host, port)
         self._address = f"{host}:{port}"

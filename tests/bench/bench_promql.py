@@ -109,8 +109,12 @@ def main() -> None:
         server = Server(running.url)
         for start in range(0, SERIES, 100):
             write(server.url, series[start : start + 100])
-        print(f"{SERIES} series x {SAMPLES} samples, {STEPS} steps; Prometheus {server.version}; least of {RUNS} runs, ms")
-        print(f"{'':42}{'range: ours':>12}{'theirs':>8}{'ratio':>7}{'instant: ours':>15}{'theirs':>8}{'ratio':>7}")
+        print(
+            f"{SERIES} series x {SAMPLES} samples, {STEPS} steps; Prometheus {server.version}; least of {RUNS} runs, ms"
+        )
+        print(
+            f"{'':42}{'range: ours':>12}{'theirs':>8}{'ratio':>7}{'instant: ours':>15}{'theirs':>8}{'ratio':>7}"
+        )
         for expr, (ours, theirs, our_instant, their_instant) in measure(server, storage):
             print(
                 f"{expr:42}{ours * 1e3:12.0f}{theirs * 1e3:8.0f}{ours / theirs:7.2f}"

@@ -47,6 +47,7 @@ ROUTES = """
 route: {receiver: r, group_by: [alertname], group_wait: 0s, group_interval: 10s}
 receivers: [{name: r}, {name: boss}]
 remediation: {mode: auto}
+engine_alerts: {rule_failing_for: 0s, rule_no_data_for: 0s}
 """
 
 
@@ -67,7 +68,10 @@ class Script:
         return Window.of(list(values), [at.timestamp()], [[value] for value in values.values()])
 
     def range(self, expr: str, start: datetime, end: datetime, step: timedelta) -> Window:
-        raise NotImplementedError
+        count = (end - start) // step + 1
+        now = self.instant(expr, start)
+        times = [(start + index * step).timestamp() for index in range(count)]
+        return Window.of(now.labels, times, [[float(value)] * count for value in now.last()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +173,11 @@ class Stage:
         """Let time pass: evaluate every ten seconds, flush and heal every second."""
         for _ in range(seconds):
             if (self.at - T0).seconds % 10 == 0:
-                self.engine.tick(next(iter(self.engine.groups)), self.at, late=late)
+                group = next(iter(self.engine.groups))
+                if late:
+                    self.engine.catch_up(group, [self.at])
+                else:
+                    self.engine.tick(group, self.at)
             self.engine.flush(self.at)
             self.engine.heal(self.at)
             self.at += timedelta(seconds=1)

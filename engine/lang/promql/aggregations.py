@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -42,6 +43,7 @@ def aggregate(operator: str, vector: Vector, parameter: Value | None, grouping: 
     return merge(Vector.of(rows, instants))
 
 
+@lru_cache(maxsize=1 << 16)
 def grouped(labels: Labels, grouping: Grouping) -> Labels:
     """Return the labels that tell a group from others."""
     if grouping.by:

@@ -38,7 +38,7 @@ from engine.lang.promql.syntax import (
     Text,
 )
 from engine.lang.promql.vector import Row, Scalar, Value, Vector, merge
-from engine.lang.promql.windows import RangeVector, Windows
+from engine.lang.promql.windows import RangeVector
 from engine.model.duration import Duration
 from engine.model.labels import METRIC_NAME, Labels, MatchOp
 from engine.model.series import Floats, Window
@@ -154,28 +154,26 @@ class _Scope:
     def _ranges(self, node: Node) -> RangeVector:
         """Return the windows of a range selector or a subquery."""
         if isinstance(node, RangeSelector):
-            ends = self._shifted(node.selector.shift)
-            found = [
-                (series.labels, *series.live[:2]) for series in self.storage.select(node.selector.matchers)
-            ]
+            ends, length = self._shifted(node.selector.shift), node.length_ms
+            series = list(self.storage.select(node.selector.matchers))
+            labels = [one.labels for one in series]
+            samples = [one.live[:2] for one in series]
         else:
             assert isinstance(node, Subquery)
-            ends = self._shifted(node.shift)
-            found = self._resampled(node, ends)
-        return RangeVector(
-            [labels for labels, _, _ in found],
-            [Windows.over(times, values, ends, self.times, node.length_ms) for _, times, values in found],
-        )
+            ends, length = self._shifted(node.shift), node.length_ms
+            labels, samples = self._resampled(node, ends)
+        return RangeVector(labels, samples, ends, self.times, length)
 
-    def _resampled(self, node: Subquery, ends: Ints) -> list[tuple[Labels, Ints, Floats]]:
+    def _resampled(self, node: Subquery, ends: Ints) -> tuple[list[Labels], list[tuple[Ints, Floats]]]:
         """Return a subquery's samples: its operand at every multiple of the step within reach of `ends`."""
         step = self.subquery_step_ms if node.step_ms is None else node.step_ms
         first = ((int(ends.min()) - node.length_ms) // step + 1) * step
         times = np.arange(first, int(ends.max()) + 1, step, dtype=np.int64)
         if len(times) == 0:
-            return []
+            return [], []
         inner = replace(self, times=times)._vector(node.operand)  # noqa: SLF001
-        return [(row.labels, times[row.present], row.values[row.present]) for row in inner.rows]
+        rows = list(inner.rows)
+        return [row.labels for row in rows], [(times[row.present], row.values[row.present]) for row in rows]
 
     def _called(self, node: Call) -> Value:
         match node:

@@ -231,12 +231,8 @@ def _translate(tree: Any, expr: str) -> Node:  # noqa: PLR0911, one for each for
             return _selector(selector, expr)
         case pp.MatrixSelector(vector_selector=selector, range=length):
             return RangeSelector(_selector(selector, expr), _milliseconds(length))
-        case pp.SubqueryExpr(expr=inner, range=length, step=step) as subquery:
-            step_ms = None if step is None else _milliseconds(step)
-            if step_ms == 0:
-                message = "the step of a subquery must be greater than 0"
-                raise _error(expr, message, find_word(expr, ":"), "write one such as [5m:1m]")
-            return Subquery(_translate(inner, expr), _milliseconds(length), step_ms, _shift(subquery))
+        case pp.SubqueryExpr() as subquery:
+            return _subquery(subquery, expr)
         case pp.UnaryExpr(expr=inner):
             return Negation(_translate(inner, expr))
         case pp.Call() as call:
@@ -247,6 +243,14 @@ def _translate(tree: Any, expr: str) -> Node:  # noqa: PLR0911, one for each for
             return _binary(binary, expr)
         case other:
             raise ExpressionError(f"{type(other).__name__} is not supported; {_REAL}", beyond=True)
+
+
+def _subquery(tree: Any, expr: str) -> Subquery:
+    step_ms = None if tree.step is None else _milliseconds(tree.step)
+    if step_ms == 0:
+        message = "the step of a subquery must be greater than 0"
+        raise _error(expr, message, find_word(expr, ":"), "write one such as [5m:1m]")
+    return Subquery(_translate(tree.expr, expr), _milliseconds(tree.range), step_ms, _shift(tree))
 
 
 def _selector(tree: Any, expr: str) -> Selector:
@@ -285,7 +289,7 @@ def _check_regex(pattern: str, expr: str) -> None:
 def _find_text(expr: str, text: str) -> int | None:
     """Return the index of the first string that stands for `text`."""
     strings = (token for token in tokens(expr) if token.kind == "string")
-    return next((token.start for token in strings if pp.parse(token.text).val == text), None)
+    return next((token.start for token in strings if _attempt(token.text)[0].val == text), None)
 
 
 def _shift(tree: Any) -> Shift:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,12 @@ import numpy as np
 from engine.errors import ExpressionError
 from engine.model.labels import METRIC_NAME, Labels
 from engine.model.series import Bools, Floats
+
+
+@lru_cache(maxsize=1 << 16)
+def nameless(labels: Labels) -> Labels:
+    """Return `labels` without the metric's name."""
+    return labels.without(METRIC_NAME)
 
 
 class Row(NamedTuple):
@@ -45,7 +52,7 @@ class Vector:
 
     def nameless(self) -> list[Labels]:
         """Return the labels without the metric's name, which no computed value keeps."""
-        return [labels.without(METRIC_NAME) if METRIC_NAME in labels else labels for labels in self.labels]
+        return [nameless(labels) for labels in self.labels]
 
 
 def any_row(present: Bools) -> Bools:

@@ -1,40 +1,36 @@
-"""The samples that each instant's range holds, for one series at all instants."""
+"""The samples that each instant's range holds, for several series at all instants.
+
+Sums over windows are made by doubling: of the sums of 2^k samples behind each
+other, those that fill a window are added. That costs the same however much
+windows overlap, subtracts nothing, and lets no sample outside a window, be it
+infinite or huge, touch its sum; so a range and its instants cannot disagree.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.lang.promql.storage import Ints
 from engine.model.labels import Labels
 from engine.model.series import Bools, Floats
 
-Extended = np.longdouble
+Extended = NDArray[np.longdouble]
 """Sums are made in extended precision where the platform has it: Prometheus compensates its sums."""
 
-
-class Flat(NamedTuple):
-    """All windows' samples behind each other; `starts[k]` is where window `window[i] = k` begins."""
-
-    times: Ints
-    values: Floats
-    window: Ints
-    starts: Ints
-
-    def totals(self, terms: Floats) -> Floats:
-        """Return the sum of `terms` over each window."""
-        return np.add.reduceat(terms.astype(Extended), self.starts).astype(np.float64)
+_BATCH = 1 << 16  # samples at a time: what fits a processor's cache
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Windows:
     """Samples `[first[k], stop[k])` of `times` (ms) and `values` lie in `(ends[k] - length_ms, ends[k]]`.
 
-    `at[k]` is the instant of evaluation, which `@` and `offset` have moved `ends[k]` away from.
+    `at[k]` is the instant of evaluation, which `@` and `offset` have moved `ends[k]` away from. Series lie
+    behind each other in `times` and `values`; no window reaches over the end of one.
     """
 
     times: Ints
@@ -45,15 +41,10 @@ class Windows:
     at: Ints
     length_ms: int
 
-    @classmethod
-    def over(cls, times: Ints, values: Floats, ends: Ints, at: Ints, length_ms: int) -> Windows:
-        """Return the windows of Prometheus 3: open on the left, closed on the right."""
-        first = np.searchsorted(times, ends - length_ms, side="right")
-        stop = np.searchsorted(times, ends, side="right")
-        return cls(times, values, first, stop, ends, at, length_ms)
-
     def where(self, chosen: Bools) -> Windows:
-        """Return the windows of the chosen instants."""
+        """Return the chosen windows."""
+        if chosen.all():
+            return self
         return Windows(
             self.times,
             self.values,
@@ -74,34 +65,72 @@ class Windows:
         """The index of each window's last sample."""
         return self.stop - 1
 
-    @cached_property
-    def flat(self) -> Flat:
-        """The samples of all windows, none of which may be empty."""
-        counts = self.counts
-        starts = np.cumsum(counts) - counts
-        window = np.repeat(np.arange(len(counts)), counts)
-        index = np.arange(len(window)) - np.repeat(starts - self.first, counts)
-        return Flat(self.times[index], self.values[index], window, starts)
-
     def lists(self) -> Iterator[list[float]]:
-        """Yield each window's values, for what is quicker or more exact in Python than in numpy."""
-        values = self.values.tolist()
+        """Yield each window's values, for what is more exact in Python than in numpy."""
         for start, stop in zip(self.first.tolist(), self.stop.tolist(), strict=True):
-            yield values[start:stop]
+            yield self.values[start:stop].tolist()
 
-    def counted(self, flags: Bools) -> Floats:
+    def counted(self, flags: Bools) -> Ints:
         """Return how often each window has a pair of successive samples whose flag is set."""
-        upto = running_total(flags)
-        return np.asarray(upto[self.last] - upto[self.first], dtype=np.float64)
+        upto = np.concatenate([[0], np.cumsum(flags)])
+        return np.asarray(upto[self.last] - upto[self.first], dtype=np.int64)
 
-
-def running_total(terms: Floats | Bools) -> Floats:
-    """Return the sums of the first 0, 1, 2 … of `terms`."""
-    return np.concatenate([[0.0], np.cumsum(terms, dtype=np.float64)])
+    def totals(self, *terms: Floats | Extended) -> list[Extended]:
+        """Return the sums over each window of every one of `terms`, which have a value for each sample."""
+        sums: list[NDArray[Any]] = [np.asarray(each, dtype=np.longdouble) for each in terms]
+        found = [np.zeros(len(self.first), np.longdouble) for _ in terms]
+        counts, at = self.counts, self.first.copy()
+        longest = int(counts.max(initial=0))
+        size = 1
+        while size <= longest:
+            taken = np.flatnonzero(counts & size)
+            if len(taken):
+                index = at[taken]
+                for total, each in zip(found, sums, strict=True):
+                    total[taken] += each[index]
+                at[taken] = index + size
+            sums = [each[:-size] + each[size:] for each in sums]  # now of twice as many samples
+            size *= 2
+        return found
 
 
 class RangeVector(NamedTuple):
-    """A range vector: the windows of every series."""
+    """A range vector: every series' samples as (ms, values), and the windows that all of them have."""
 
-    labels: list[Labels]
-    windows: list[Windows]
+    labels: Sequence[Labels]
+    samples: Sequence[tuple[Ints, Floats]]
+    ends: Ints
+    at: Ints
+    length_ms: int
+
+    def batches(self) -> Iterator[tuple[list[Labels], Windows]]:
+        """Yield the windows of some series after the other: [series, instants], flat."""
+        edges = np.concatenate([self.ends - self.length_ms, self.ends])
+        batch: list[tuple[Labels, Ints, Floats, Ints]] = []
+        held = 0
+        for labels, (times, values) in zip(self.labels, self.samples, strict=True):
+            bounds = times.searchsorted(edges, side="right")
+            low, high = int(bounds[0]), int(bounds[-1])  # for the ends rise
+            if low == high:
+                continue
+            batch.append((labels, times[low:high], values[low:high], bounds - (low - held)))
+            held += high - low
+            if held >= _BATCH:
+                yield self._together(batch)
+                batch, held = [], 0
+        if batch:
+            yield self._together(batch)
+
+    def _together(self, batch: list[tuple[Labels, Ints, Floats, Ints]]) -> tuple[list[Labels], Windows]:
+        labels, times, values, bounds = zip(*batch, strict=True)
+        first, stop = np.array(bounds).reshape(len(batch), 2, len(self.ends)).swapaxes(0, 1)
+        repeats = len(batch)
+        return list(labels), Windows(
+            np.concatenate(times),
+            np.concatenate(values),
+            first.ravel(),
+            stop.ravel(),
+            np.tile(self.ends, repeats),
+            np.tile(self.at, repeats),
+            self.length_ms,
+        )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import QueryRejected
-from engine.lab.ahead import AheadSource
+from engine.query.ahead import AheadSource
 from engine.lang.promql import Storage
 from engine.model.labels import Labels
 from engine.model.ports import Source

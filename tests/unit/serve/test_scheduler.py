@@ -1,0 +1,281 @@
+"""Every group is evaluated for its own slots, never twice at once, and what is missed is counted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import pytest
+
+from engine.clock import VirtualClock
+from engine.errors import StoreError
+from engine.flow.engine import Engine
+from engine.flow.events import Events
+from engine.flow.slots import slot_at
+from engine.model.duration import Duration
+from engine.model.event import Event, Kind
+from engine.model.rule import RuleGroup
+from engine.serve.scheduler import Scheduler
+from engine.store.memory import MemoryStore
+
+NOW = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
+HOUR = timedelta(hours=1)  # an interval at which nothing happens by itself while a test runs
+PATIENCE = 20  # seconds, after which a test has failed
+
+
+def a_group(name: str = "g", interval: timedelta = HOUR) -> RuleGroup:
+    return RuleGroup(name=name, file="f", interval=Duration.of(interval))
+
+
+@dataclass
+class FakeEngine:
+    """An engine that notes what it is asked to do."""
+
+    groups: dict[str, RuleGroup]
+    ticks: list[tuple[str, datetime, bool]] = field(default_factory=list)
+    told: list[Event] = field(default_factory=list)
+    slots: dict[str, datetime] = field(default_factory=dict)
+    rounds: dict[str, list[datetime]] = field(default_factory=lambda: {"flush": [], "heal": []})
+    before_tick: Callable[[], object] = lambda: None
+    flush_error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        self.events = Events(MemoryStore(), [self.told.append])
+        self.happened = threading.Condition()
+
+    def tick(self, group_id: str, slot: datetime, *, late: bool = False) -> None:
+        with self.happened:
+            self.ticks.append((group_id, slot, late))
+            self.happened.notify_all()
+        self.before_tick()
+        self.slots[group_id] = slot
+
+    def last_slot(self, group_id: str) -> datetime | None:
+        return self.slots.get(group_id)
+
+    def flush(self, at: datetime) -> None:
+        self._round("flush", at)
+        if self.flush_error is not None:
+            raise self.flush_error
+
+    def heal(self, at: datetime) -> None:
+        self._round("heal", at)
+
+    def _round(self, verb: str, at: datetime) -> None:
+        with self.happened:
+            self.rounds[verb].append(at)
+            self.happened.notify_all()
+
+    def wait_for(self, holds: Callable[[], bool]) -> None:
+        with self.happened:
+            assert self.happened.wait_for(holds, timeout=PATIENCE), "it did not come"
+
+
+@dataclass
+class Desk:
+    """A scheduler, the engine it drives, its clock, and what it counted."""
+
+    engine: FakeEngine
+    clock: VirtualClock
+    scheduler: Scheduler
+    counted: list[tuple[str, str]]
+    heard: threading.Condition
+
+    def tick(self, group: RuleGroup) -> None:
+        """Wake the engine up, as the schedule would."""
+        self.scheduler._tick(group)
+
+    def wait_until_counted(self, *wanted: tuple[str, str]) -> None:
+        with self.heard:
+            assert self.heard.wait_for(lambda: set(wanted) <= set(self.counted), timeout=PATIENCE), self.counted
+
+
+def a_desk(*groups: RuleGroup, pulse: timedelta = HOUR) -> Desk:
+    engine = FakeEngine({group.id: group for group in groups})
+    clock, counted, heard = VirtualClock(NOW), list[tuple[str, str]](), threading.Condition()
+
+    def count(event: str, job: str) -> None:
+        with heard:
+            counted.append((event, job))
+            heard.notify_all()
+
+    scheduler = Scheduler(cast(Engine, engine), clock, pulse=pulse, count=count)
+    return Desk(engine, clock, scheduler, counted, heard)
+
+
+@contextmanager
+def started(desk: Desk) -> Iterator[Desk]:
+    desk.scheduler.start()
+    try:
+        yield desk
+    finally:
+        desk.scheduler.stop()
+
+
+def test_every_group_is_evaluated_at_once_for_its_latest_past_slot() -> None:
+    one, other = a_group("one"), a_group("other", timedelta(hours=2))
+    with started(a_desk(one, other)) as desk:
+        desk.engine.wait_for(lambda: len(desk.engine.ticks) == 2)
+    assert sorted(desk.engine.ticks) == [
+        (group.id, slot_at(group, NOW), False) for group in (one, other)
+    ], "and stopping waits for what is under way"
+    assert all(slot <= NOW for _, slot, _ in desk.engine.ticks)
+
+
+def test_a_group_is_evaluated_again_at_its_own_slots() -> None:
+    group = a_group(interval=timedelta(milliseconds=200))
+    desk = a_desk(group)
+
+    def pass_time() -> None:
+        desk.clock.sleep(timedelta(milliseconds=200))
+
+    desk.engine.before_tick = pass_time
+    with started(desk):
+        desk.engine.wait_for(lambda: len(desk.engine.ticks) >= 3)
+    slots = [slot for _, slot, _ in desk.engine.ticks]
+    assert [later - earlier for earlier, later in zip(slots, slots[1:], strict=False)] == [
+        timedelta(milliseconds=200)
+    ] * (len(slots) - 1)
+    assert desk.engine.told == [], "none was missed"
+
+
+def test_notifying_and_healing_go_on_at_the_pulse_and_by_the_clock() -> None:
+    desk = a_desk(a_group(), pulse=timedelta(milliseconds=50))
+    with started(desk):
+        rounds = desk.engine.rounds
+        desk.engine.wait_for(lambda: len(rounds["flush"]) > 1 and len(rounds["heal"]) > 1)
+    assert {*rounds["flush"], *rounds["heal"]} == {NOW}
+
+
+def test_a_group_never_overlaps_itself_and_that_is_counted() -> None:
+    group = a_group()
+    desk, may_end = a_desk(group), threading.Event()
+    desk.engine.before_tick = lambda: may_end.wait(PATIENCE)
+    first = threading.Thread(target=desk.tick, args=[group])
+    first.start()
+    desk.engine.wait_for(lambda: len(desk.engine.ticks) == 1)
+    desk.tick(group)
+    assert len(desk.engine.ticks) == 1
+    assert desk.counted == [("overlap", group.id)]
+    may_end.set()
+    first.join(PATIENCE)
+    desk.clock.sleep(HOUR)
+    desk.tick(group)
+    assert len(desk.engine.ticks) == 2, "the next slot is evaluated as ever"
+
+
+def test_a_slow_group_does_not_hold_up_another_nor_the_telling() -> None:
+    slow, quick = a_group("slow"), a_group("quick")
+    desk, may_end = a_desk(slow, quick), threading.Event()
+
+    def hold() -> None:
+        if desk.engine.ticks[-1][0] == slow.id:
+            may_end.wait(PATIENCE)
+
+    desk.engine.before_tick = hold
+    with started(desk):
+        desk.engine.wait_for(
+            lambda: {id_ for id_, _, _ in desk.engine.ticks} == {slow.id, quick.id}
+            and bool(desk.engine.rounds["flush"])
+            and bool(desk.engine.rounds["heal"])
+        )
+        may_end.set()
+
+
+@pytest.mark.parametrize(("intervals", "missed"), [(1, 0), (2, 1), (5, 4)])
+def test_slots_that_passed_without_an_evaluation_are_counted(intervals: int, missed: int) -> None:
+    group = a_group()
+    desk = a_desk(group)
+    slot = slot_at(group, NOW)
+    desk.engine.slots[group.id] = slot - intervals * HOUR
+    desk.tick(group)
+    assert desk.engine.ticks[-1][:2] == (group.id, slot)
+    assert [(event.kind, event.subject, event.data) for event in desk.engine.told] == (
+        [(Kind.MISSED, group.id, {"missed": str(missed)})] if missed else []
+    )
+
+
+def test_a_restart_within_a_slot_does_not_evaluate_it_again() -> None:
+    group = a_group()
+    desk = a_desk(group)
+    desk.engine.slots[group.id] = slot_at(group, NOW)
+    desk.tick(group)
+    assert desk.engine.ticks == []
+
+
+def test_a_wake_up_that_comes_early_evaluates_nothing_twice() -> None:
+    group = a_group()
+    desk = a_desk(group)
+    desk.tick(group)
+    desk.clock.sleep(timedelta(seconds=1))
+    desk.tick(group)
+    assert len(desk.engine.ticks) == 1
+
+
+def test_after_the_clock_went_back_groups_are_evaluated_for_what_it_says_now() -> None:
+    group = a_group()
+    desk = a_desk(group)
+    desk.engine.slots[group.id] = slot_at(group, NOW) + 5 * HOUR
+    desk.tick(group)
+    assert desk.engine.ticks == [(group.id, slot_at(group, NOW), False)]
+    assert desk.engine.told == []
+
+
+@pytest.mark.parametrize("jump", [5 * HOUR, -5 * HOUR])
+def test_after_the_clock_was_set_every_wake_up_is_planned_anew(jump: timedelta) -> None:
+    group = a_group()
+    with started(a_desk(group)) as desk:
+        desk.engine.wait_for(lambda: len(desk.engine.ticks) == 1)
+        desk.clock.sleep(jump)
+        desk.scheduler.realign()
+        desk.engine.wait_for(lambda: len(desk.engine.ticks) == 2)
+        planned = {job.id: job.trigger for job in desk.scheduler._scheduler.get_jobs() if job.id == group.id}
+    assert desk.engine.ticks[1][1] == slot_at(group, NOW + jump)
+    assert planned[group.id].start_date == slot_at(group, NOW + jump) + HOUR
+
+
+def test_an_evaluation_that_raises_is_counted_and_the_next_takes_place() -> None:
+    group = a_group()
+    desk = a_desk(group)
+
+    def fail() -> None:
+        raise RuntimeError("a fault")
+
+    desk.engine.before_tick = fail
+    with started(desk):
+        desk.wait_until_counted(("error", f"first;{group.id}"))
+        desk.engine.before_tick = lambda: None
+        desk.scheduler.realign()
+        desk.engine.wait_for(lambda: len(desk.engine.ticks) == 2)
+
+
+@pytest.mark.parametrize("error", [StoreError("disk full"), RuntimeError("a fault")])
+def test_a_round_of_telling_that_raises_is_counted_and_goes_on(error: Exception) -> None:
+    desk = a_desk(a_group(), pulse=timedelta(milliseconds=50))
+    desk.engine.flush_error = error
+    with started(desk):
+        desk.wait_until_counted(("error", "flush"))
+        count = len(desk.engine.rounds["flush"])
+        desk.engine.wait_for(lambda: len(desk.engine.rounds["flush"]) > count + 1)
+    assert desk.engine.rounds["heal"], "and healing is not affected"
+
+
+def test_a_group_is_overdue_after_three_intervals() -> None:
+    group = a_group()
+    desk = a_desk(group)
+    assert desk.scheduler.overdue() == [], "nobody knows yet"
+    for ago, overdue in ((3 * HOUR, []), (3 * HOUR + timedelta(seconds=6), [group.id])):
+        desk.engine.slots[group.id] = NOW - ago
+        assert desk.scheduler.overdue() == overdue
+
+
+def test_it_runs_from_start_to_stop() -> None:
+    desk = a_desk(a_group())
+    assert not desk.scheduler.running
+    with started(desk):
+        assert desk.scheduler.running
+    assert not desk.scheduler.running
