@@ -6,6 +6,7 @@
   x TemplateError          a template that cannot be parsed or expanded
   x QueryError
     + QueryRejected        the server understood, and said no; do not retry
+      - SamplesRejected    so for some of the samples that were written to it
     + QueryUnavailable     no answer, or not a useful one; try the next tick
   x DetectError            a detector failed on data it should have handled
   x NotifyError            `retryable` says whether to try again
@@ -76,6 +77,14 @@ class QueryError(EngineError):
 
 class QueryRejected(QueryError):
     """The server understood the query and refused it."""
+
+
+class SamplesRejected(QueryRejected):
+    """A receiver of samples refused `count` of them for good, and took the others."""
+
+    def __init__(self, message: str, count: int) -> None:
+        super().__init__(message)
+        self.count = count
 
 
 class QueryUnavailable(QueryError):

@@ -13,6 +13,7 @@ import httpx
 
 from engine.clients.bounds import Bounds, connect
 from engine.clients.wording import fault, root_cause
+from engine.model.settings import Tls
 
 _HTTPCORE_FAULTS = (
     httpcore.NetworkError,
@@ -49,12 +50,13 @@ def ask(
     headers: Mapping[str, str] | None = None,
     params: Iterable[tuple[str, str]] = (),
     content: bytes | None = None,
+    tls: Tls | None = None,
 ) -> Reply:
     """Return the answer, whatever its status, or raise NoReply after `seconds` at the latest."""
     network = _Network(Bounds(seconds, max_bytes))
     sent_headers = {**(headers or {}), "Accept-Encoding": "identity"}
     try:
-        client = httpx.Client(transport=_Transport(network), trust_env=False)
+        client = httpx.Client(transport=_Transport(network, tls), trust_env=False)
         query = httpx.QueryParams(list(params))
         with (
             client,
@@ -131,8 +133,9 @@ class _Stream(httpcore.NetworkStream):
 class _Transport(httpx.BaseTransport):
     """httpx' own transport has no place for a network of ours, so this leads to httpcore beneath it."""
 
-    def __init__(self, network: _Network) -> None:
-        self._pool = httpcore.ConnectionPool(network_backend=network)
+    def __init__(self, network: _Network, tls: Tls | None) -> None:
+        context = None if tls is None else _context(tls)
+        self._pool = httpcore.ConnectionPool(network_backend=network, ssl_context=context)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         url = request.url
@@ -151,6 +154,20 @@ class _Transport(httpx.BaseTransport):
 
     def close(self) -> None:
         self._pool.close()
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    """Return what a server's certificate is held against, and ours; NoReply if a file of them is none."""
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file)
+        if tls.cert_file:
+            context.load_cert_chain(tls.cert_file, tls.key_file)
+    except OSError as error:
+        files = ", ".join(file for file in (tls.ca_file, tls.cert_file, tls.key_file) if file)
+        raise NoReply(f"was not asked: cannot use what is in {files}: {fault(error)}", sent=False) from error
+    if tls.insecure_skip_verify:
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
 
 
 class _Body(httpx.SyncByteStream):

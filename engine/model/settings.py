@@ -43,6 +43,18 @@ class PrometheusSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteWrite:
+    """One receiver of Prometheus' remote write, which is given the series that the rules make."""
+
+    url: str  # whole, such as http://prometheus:9090/api/v1/write
+    timeout: Duration = Duration(seconds=10)  # for a whole answer
+    headers: Mapping[str, str] = field(default_factory=dict)
+    bearer_token_file: str | None = None
+    basic_auth: BasicAuth | None = None
+    tls_config: Tls | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RayCluster:
     """One Ray cluster; the first whose matchers fit an alert's labels is the alert's.
 
@@ -90,6 +102,7 @@ class Settings:
     """engine.yaml, whole."""
 
     prometheus: PrometheusSettings = PrometheusSettings()
+    remote_write: tuple[RemoteWrite, ...] = ()
     ray: RaySettings = RaySettings()
     state: StateSettings = StateSettings()
     evaluation_interval: Duration = Duration(minutes=1)

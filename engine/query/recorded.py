@@ -7,14 +7,13 @@ they are.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from engine.errors import ExpressionError, QueryRejected
-from engine.lang.promql import Storage, evaluate
+from engine.lang.promql import Storage, evaluate, selects
 from engine.lang.promql.rewrite import split
 from engine.lang.promql.storage import Series
 from engine.lang.promql.syntax import LabelMatcher
@@ -32,21 +31,30 @@ class RecordedSource:
     def __init__(self, source: Source, names: Collection[str]) -> None:
         self._source = source
         self._names = frozenset(names)
-        self._pattern = re.compile(rf"(?<![\w:])(?:{'|'.join(map(re.escape, sorted(names)))})(?![\w:])")
+        self._mentions: dict[str, bool] = {}  # by expression; there are as many as rules
         self._samples: dict[Labels, list[Point]] = defaultdict(list)
         self._lock = threading.Lock()  # groups are evaluated on several threads
 
     def instant(self, expr: str, at: datetime) -> Window:
         """Evaluate at one instant."""
-        if not self._pattern.search(expr):
+        if not self._mentioned(expr):
             return self._source.instant(expr, at)
         return self._mixed(expr, at, at, timedelta(seconds=1))
 
     def range(self, expr: str, start: datetime, end: datetime, step: timedelta) -> Window:
         """Evaluate on a grid."""
-        if not self._pattern.search(expr):
+        if not self._mentioned(expr):
             return self._source.range(expr, start, end, step)
         return self._mixed(expr, start, end, step)
+
+    def _mentioned(self, expr: str) -> bool:
+        """Tell whether an expression needs what was recorded; one that cannot be read here goes to the server."""
+        if expr not in self._mentions:
+            try:
+                self._mentions[expr] = any(selects(expr, name) for name in self._names)
+            except ExpressionError:
+                self._mentions[expr] = False
+        return self._mentions[expr]
 
     def record(self, points: Sequence[Point]) -> None:
         """Take samples of recorded series, of one instant."""

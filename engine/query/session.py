@@ -7,9 +7,7 @@ below it: what it unwraps as the answer's `result` is an `Answer`. Imported late
 
 from __future__ import annotations
 
-import base64
 import http.client
-import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -26,8 +24,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util.ssl_ import create_urllib3_context, resolve_cert_reqs
 
+from engine.clients.access import Access
 from engine.clients.bounds import Bounds, TooLong, connect
-from engine.clients.secret import SecretFile
 from engine.clients.wording import fault, hide, host_of, one_line, root_cause
 from engine.errors import QueryError, QueryUnavailable
 from engine.model.settings import PrometheusSettings, Tls
@@ -36,7 +34,6 @@ from engine.query.answer import Answer, read_answer, too_many
 _POOL_SIZE = 64  # connections that are kept; evaluations run in fewer threads
 _BYTES_OF_A_SAMPLE = 400  # of JSON, with its share of the labels: Ray's label sets have 200 to 500
 _BYTES_AT_LEAST = 4 * 1024 * 1024
-_SECRET_HEADER = re.compile("auth|token|key|secret|cookie|password", re.IGNORECASE)
 _FAULTS = (
     requests.RequestException,
     urllib3.exceptions.HTTPError,
@@ -156,8 +153,7 @@ class Session:
         self.verify: bool | str = not tls.insecure_skip_verify and (tls.ca_file or True)
         self.cert = (tls.cert_file, tls.key_file) if tls.cert_file and tls.key_file else tls.cert_file
         self._direct = _DirectSession()
-        self._token = SecretFile(settings.bearer_token_file) if settings.bearer_token_file else None
-        self._password = SecretFile(settings.basic_auth.password_file) if settings.basic_auth else None
+        self._access = Access(settings)
 
     def mount(self, prefix: str, adapter: object) -> None:
         """Do nothing: PrometheusConnect brings an adapter without bounds."""
@@ -169,11 +165,11 @@ class Session:
     def request(self, method: str, url: str, params: Mapping[str, str], **_: object) -> _Envelope:
         """Send `params` as a form and return the answer."""
         try:
-            headers, secrets = self._authorization()
+            headers, secrets = self._access.headers()
         except OSError as error:
             raise QueryUnavailable(f"{self.where} was not asked: {error}") from None
         try:
-            status, body = self._exchange(url, params, {**self._settings.headers, **headers})
+            status, body = self._exchange(url, params, headers)
             return _Envelope(read_answer(status, body, self.where))
         except _FAULTS as error:
             raise self._translate(error) from error
@@ -244,16 +240,3 @@ class Session:
                 f"{self.where} cannot be asked ({kind}); check its url, headers and secrets"
             )
         return QueryUnavailable(f"{self.where} gave no answer: {fault(cause)}")
-
-    def _authorization(self) -> tuple[dict[str, str], list[str]]:
-        """Return the header that authorises us, and all that must not be told; OSError names a bad file."""
-        sent = [value for name, value in self._settings.headers.items() if _SECRET_HEADER.search(name)]
-        secrets = [urlsplit(self._settings.url).password or "", *sent]
-        if self._token is not None:
-            token = self._token.read()
-            return {"Authorization": f"Bearer {token}"}, [token, *secrets]
-        if self._password is not None and self._settings.basic_auth is not None:
-            password = self._password.read()
-            pair = base64.b64encode(f"{self._settings.basic_auth.username}:{password}".encode()).decode()
-            return {"Authorization": f"Basic {pair}"}, [pair, password, *secrets]
-        return {}, secrets

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, ProcessCollector, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from engine.clients.write_queue import Fate, WriteQueue
 from engine.flow.engine import Engine
 from engine.flow.evaluator import Health
 from engine.model.alert import AlertState
@@ -43,6 +44,14 @@ class Metrics:
             "engine_remediation_runs", "States that runs have reached", "playbook", "state"
         )
 
+        self._written = {
+            Fate.WRITTEN: self._counter("engine_remote_write_samples", "Samples delivered", "receiver"),
+            Fate.FAILED: self._counter("engine_remote_write_failed", "Samples refused", "receiver"),
+            Fate.DROPPED: self._counter(
+                "engine_remote_write_dropped", "Samples for which there was no room", "receiver"
+            ),
+        }
+
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(name, text, labels, registry=self.registry)
 
@@ -73,6 +82,10 @@ class Metrics:
         """Count a wake-up that was missed, overlapped or failed."""
         self._jobs.labels(event, job).inc()
 
+    def count_written(self, receiver: str, fate: Fate, samples: int) -> None:
+        """Count samples that a receiver of remote write was to be given."""
+        self._written[fate].labels(receiver).inc(samples)
+
     def render(self) -> bytes:
         """Return everything in Prometheus' text format."""
         return generate_latest(self.registry)
@@ -81,9 +94,15 @@ class Metrics:
 class State(Collector):
     """Gauges of one engine, read when scraped. `engine` returns the present one: a reload replaces it."""
 
-    def __init__(self, engine: Callable[[], Engine], overdue: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        engine: Callable[[], Engine],
+        overdue: Callable[[], int],
+        queues: Callable[[], Iterable[WriteQueue]] = tuple,
+    ) -> None:
         self._engine = engine
         self._overdue = overdue
+        self._queues = queues
 
     def collect(self) -> Iterator[Metric]:
         engine = self._engine()
@@ -113,6 +132,12 @@ class State(Collector):
         yield GaugeMetricFamily(
             "engine_remediation_runs_open", "Runs that are not over", value=len(engine.healer.open_runs)
         )
+        pending = GaugeMetricFamily(
+            "engine_remote_write_pending", "Samples that wait for their receiver", labels=["receiver"]
+        )
+        for queue in self._queues():
+            pending.add_metric([queue.name], queue.pending)
+        yield pending
         yield GaugeMetricFamily(
             "engine_groups_overdue", "Groups not evaluated for three intervals", value=self._overdue()
         )

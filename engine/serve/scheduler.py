@@ -22,6 +22,7 @@ from apscheduler.events import (
 )
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from engine.clock import Clock
@@ -38,6 +39,18 @@ MOST_CAUGHT_UP = timedelta(hours=1)  # slots longer ago are not evaluated any mo
 
 Count = Callable[[str, str], None]
 """Told what happened to a job (missed, overlap, error) and the job's id."""
+
+
+class _AtSlots(BaseTrigger):  # type: ignore[misc]
+    """At once, and then at every slot of a group. It never ends: a job that does is a race with `stop`."""
+
+    def __init__(self, group: RuleGroup) -> None:
+        self._group = group
+
+    def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:
+        if previous is None:
+            return now
+        return slot_at(self._group, max(previous, now)) + interval_of(self._group)
 
 
 class Scheduler:
@@ -72,12 +85,7 @@ class Scheduler:
     def _plan(self) -> None:
         now = self._clock.now()
         for group in self._engine.groups.values():
-            self._scheduler.add_job(self._tick, args=[group], id=f"first;{group.id}")
-            first = slot_at(group, now) + interval_of(group)
-            trigger = IntervalTrigger(
-                seconds=interval_of(group).total_seconds(), start_date=first, timezone="UTC"
-            )
-            self._scheduler.add_job(self._tick, trigger, args=[group], id=group.id)
+            self._scheduler.add_job(self._tick, _AtSlots(group), args=[group], id=group.id)
         for name, verb in (("flush", self._engine.flush), ("heal", self._engine.heal)):
             trigger = IntervalTrigger(seconds=self._pulse.total_seconds(), start_date=now, timezone="UTC")
             self._scheduler.add_job(self._pulse_of, trigger, args=[name, verb], id=name, executor=name)

@@ -99,7 +99,8 @@ def measure(server: Server, storage: Storage) -> Iterator[tuple[str, list[float]
         yield expr, figures
 
 
-def main() -> None:
+def report() -> Iterator[str]:
+    """Yield the lines of the table."""
     series = make_series()
     storage = store(series)
     with (
@@ -109,16 +110,13 @@ def main() -> None:
         server = Server(running.url)
         for start in range(0, SERIES, 100):
             write(server.url, series[start : start + 100])
-        print(
+        yield (
             f"{SERIES} series x {SAMPLES} samples, {STEPS} steps; Prometheus {server.version}; least of {RUNS} runs, ms"
         )
-        print(
-            f"{'':42}{'range: ours':>12}{'theirs':>8}{'ratio':>7}{'instant: ours':>15}{'theirs':>8}{'ratio':>7}"
-        )
+        yield f"{'':42}{'range: ours':>12}{'theirs':>8}{'ratio':>7}{'instant: ours':>15}{'theirs':>8}{'ratio':>7}"
         for expr, (ours, theirs, our_instant, their_instant) in measure(server, storage):
-            print(
+            yield (
                 f"{expr:42}{ours * 1e3:12.0f}{theirs * 1e3:8.0f}{ours / theirs:7.2f}"
-                f"{our_instant * 1e3:15.1f}{their_instant * 1e3:8.1f}{our_instant / their_instant:7.2f}",
-                flush=True,
+                f"{our_instant * 1e3:15.1f}{their_instant * 1e3:8.1f}{our_instant / their_instant:7.2f}"
             )
-    print(f"importing engine.lang.promql: {import_time() * 1e3:.0f} ms")
+    yield f"importing engine.lang.promql: {import_time() * 1e3:.0f} ms"

@@ -114,8 +114,7 @@ KINDS: dict[str, tuple[str, Callable[[Difference], bool]]] = {
         same_but_for_last_digits,
     ),
     "ranges": (
-        "label_replace and label_join of series that become equal but are never there together: "
-        "Prometheus refuses the range whole, although it answers each of its instants",
+        "over a range Prometheus refuses relabelled series that become equal, even if never there together",
         same_at_each_instant,
     ),
 }

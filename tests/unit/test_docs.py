@@ -29,6 +29,7 @@ from engine.model.settings import (
     RayCluster,
     RaySettings,
     RemediationSettings,
+    RemoteWrite,
     Settings,
     StateSettings,
 )
@@ -356,6 +357,7 @@ RECORDS = [
     Documented("docs/rules.md", "`approval` belongs", Approval),
     Documented("docs/settings.md", "engine.yaml", Settings),
     Documented("docs/settings.md", "prometheus", PrometheusSettings),
+    Documented("docs/settings.md", "remote_write", RemoteWrite),
     Documented("docs/settings.md", "ray", RayCluster, {"clusters": defaults_of(RaySettings)["clusters"]}),
     Documented("docs/settings.md", "state", StateSettings),
     Documented("docs/settings.md", "remediation", RemediationSettings),

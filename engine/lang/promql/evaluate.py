@@ -139,17 +139,17 @@ class _Scope:
     def _selected(self, node: Selector) -> tuple[Vector, Floats]:
         """Return the newest sample within the lookback, and the times of those samples in seconds."""
         times = self._shifted(node.shift)
+        oldest = times - self.lookback_ms
         rows, sampled = [], []
         for series in self.storage.select(node.matchers):
             samples = series.samples
-            found = np.searchsorted(samples.times, times, side="right") - 1
-            index = np.maximum(found, 0)
-            recent = samples.times[index] > times - self.lookback_ms
-            present = (found >= 0) & recent & ~samples.stale[index]
+            found = samples.times.searchsorted(times, side="right") - 1
+            at = samples.times[found]  # the last one where there is none before
+            present = (found >= 0) & (at > oldest) & ~samples.stale[found]
             if present.any():
-                rows.append(Row(series.labels, samples.values[index], present))
-                sampled.append(samples.times[index] / 1000)
-        return Vector.of(rows, len(times)), np.array(sampled).reshape(len(rows), len(times))
+                rows.append(Row(series.labels, samples.values[found], present))
+                sampled.append(at)
+        return Vector.of(rows, len(times)), np.array(sampled).reshape(len(rows), len(times)) / 1000
 
     def _ranges(self, node: Node) -> RangeVector:
         """Return the windows of a range selector or a subquery."""

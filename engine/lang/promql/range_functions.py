@@ -152,14 +152,7 @@ def _change_count(windows: Windows) -> Floats:
 
 
 def _extreme(pick: np.ufunc) -> Kernel:
-    def kernel(windows: Windows) -> Floats:
-        # reduceat of [first, stop, first, stop, …] has each window at the even places.
-        bounds = np.column_stack([windows.first, windows.stop]).ravel()
-        padded = np.append(windows.values, np.nan)  # so that a stop at the end is an index
-        found: Floats = pick.reduceat(padded, bounds)[::2]
-        return found
-
-    return kernel
+    return lambda windows: windows.folded(pick, windows.values)
 
 
 def _sum(windows: Windows) -> Floats:

@@ -32,7 +32,10 @@ def variance(values: Sequence[float]) -> float:
     pivot = values[0]
     offsets = [value - pivot for value in values]
     centre = total(offsets) / len(offsets)
-    return total([(offset - centre) ** 2 for offset in offsets]) / len(offsets)
+    distances = [offset - centre for offset in offsets]
+    return total([distance * distance for distance in distances]) / len(
+        offsets
+    )  # ** 2 would raise OverflowError
 
 
 def quantile(q: float, values: Sequence[float] | Floats) -> float:

@@ -1,8 +1,9 @@
 """The samples that each instant's range holds, for several series at all instants.
 
-Sums over windows are made by doubling: of the sums of 2^k samples behind each
-other, those that fill a window are added. That costs the same however much
-windows overlap, subtracts nothing, and lets no sample outside a window, be it
+Sums and extremes of windows are made of two parts: from the window's start to the end of
+its block, and from there to the window's end; blocks are as long as the longest
+window. That costs the same however much windows overlap, and unlike differences
+of running totals it subtracts nothing and lets no sample outside a window, be it
 infinite or huge, touch its sum; so a range and its instants cannot disagree.
 """
 
@@ -22,7 +23,7 @@ from engine.model.series import Bools, Floats
 Extended = NDArray[np.longdouble]
 """Sums are made in extended precision where the platform has it: Prometheus compensates its sums."""
 
-_BATCH = 1 << 16  # samples at a time: what fits a processor's cache
+_BATCH = 1 << 15  # samples at a time: what fits a processor's cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +77,23 @@ class Windows:
         return np.asarray(upto[self.last] - upto[self.first], dtype=np.int64)
 
     def totals(self, *terms: Floats | Extended) -> list[Extended]:
-        """Return the sums over each window of every one of `terms`, which have a value for each sample."""
-        sums: list[NDArray[Any]] = [np.asarray(each, dtype=np.longdouble) for each in terms]
-        found = [np.zeros(len(self.first), np.longdouble) for _ in terms]
-        counts, at = self.counts, self.first.copy()
-        longest = int(counts.max(initial=0))
-        size = 1
-        while size <= longest:
-            taken = np.flatnonzero(counts & size)
-            if len(taken):
-                index = at[taken]
-                for total, each in zip(found, sums, strict=True):
-                    total[taken] += each[index]
-                at[taken] = index + size
-            sums = [each[:-size] + each[size:] for each in sums]  # now of twice as many samples
-            size *= 2
+        """Return the sums over each window of terms that every sample has one of."""
+        return [self.folded(np.add, np.asarray(each, dtype=np.longdouble)) for each in terms]
+
+    def folded(self, fold: np.ufunc, terms: NDArray[Any]) -> NDArray[Any]:
+        """Return what `fold` makes of the `terms` of each window, none of which is empty."""
+        length = int(self.counts.max())
+        blocks = np.append(terms, np.zeros(-len(terms) % length, terms.dtype)).reshape(-1, length)
+        upto = fold.accumulate(blocks, axis=1).ravel()
+        onwards = fold.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].ravel()
+        found: NDArray[Any] = fold(onwards[self.first], upto[self.last])
+        inside = self.first // length == self.last // length  # within one block
+        if inside.any():
+            chosen = self.where(inside)
+            # reduceat of [first, stop, first, stop, …] has each window at the even places.
+            bounds = np.column_stack([chosen.first, chosen.stop]).ravel()
+            padded = np.append(terms, terms[-1:])  # so that a stop at the end is an index
+            found[inside] = fold.reduceat(padded, bounds)[::2]
         return found
 
 

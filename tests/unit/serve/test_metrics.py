@@ -126,7 +126,7 @@ def test_alerts_and_rules_are_shown_as_they_are() -> None:
     stage = Stage()
     rule = next(iter(stage.engine.status))
     before = gauges(stage)
-    assert before["rule_healthy"] == {(rule,): 1.0}, "not evaluated is not unhealthy"
+    assert before["rule_healthy"][(rule,)] == 1.0, "not evaluated is not unhealthy"
     assert "rule_last_evaluation_timestamp_seconds" not in before
     stage.hot("n1", "n2")
     stage.run(25)
@@ -134,7 +134,7 @@ def test_alerts_and_rules_are_shown_as_they_are() -> None:
     stage.run(10)
     after = gauges(stage)
     assert after["alerts"] == {("Hot", "firing"): 2.0, ("Hot", "pending"): 1.0}
-    assert after["rule_last_evaluation_timestamp_seconds"] == {(rule,): T0.timestamp() + 30}
+    assert after["rule_last_evaluation_timestamp_seconds"][(rule,)] == T0.timestamp() + 30
     stage.hot()
     stage.run(60)
     assert stage.states == {"n1": "resolved", "n2": "resolved"}
@@ -146,7 +146,7 @@ def test_a_rule_that_fails_and_groups_that_are_overdue_are_shown() -> None:
     stage.source.error = QueryUnavailable("down")
     stage.run(11)
     shown = gauges(stage, overdue=2)
-    assert set(shown["rule_healthy"].values()) == {0.0}
+    assert shown["rule_healthy"][("rules.yaml;g;Hot",)] == 0.0
     assert shown["groups_overdue"] == {(): 2.0}
 
 

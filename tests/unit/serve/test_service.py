@@ -156,7 +156,9 @@ class Begun:
 
     @property
     def rules(self) -> list[str]:
-        return [rule_id.rpartition(";")[2] for rule_id in self.service._present().status]
+        """The names of the rules in `rules.yaml` that are evaluated now."""
+        groups = self.service._present().groups.values()
+        return [rule.name for group in groups for rule in group.rules]
 
 
 @pytest.fixture
@@ -199,15 +201,22 @@ def test_a_reload_that_fails_changes_nothing(
     assert scheduler.running
 
 
-def test_it_is_ready_once_every_group_was_evaluated(begun: Begun) -> None:
+@pytest.mark.parametrize(
+    ("ago", "why_not"),
+    [
+        (None, "not evaluated yet: "),
+        (timedelta(), ""),
+        (timedelta(hours=4), "not evaluated for three intervals: "),
+    ],
+)
+def test_it_is_ready_once_every_group_was_evaluated_lately(
+    begun: Begun, ago: timedelta | None, why_not: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = begun.service._present()
     (group_id,) = engine.groups
-    engine._slots[group_id] = None
-    assert begun.service._ready() == f"not evaluated yet: {group_id}"
-    engine._slots[group_id] = SystemClock().now()
-    assert begun.service._ready() == ""
-    engine._slots[group_id] = SystemClock().now() - timedelta(hours=4)
-    assert begun.service._ready() == f"not evaluated for three intervals: {group_id}"
+    last = None if ago is None else SystemClock().now() - ago
+    monkeypatch.setattr(engine, "last_slot", lambda _group_id: last)
+    assert begun.service._ready() == (f"{why_not}{group_id}" if why_not else "")
 
 
 def test_a_reload_before_the_start_is_refused() -> None:

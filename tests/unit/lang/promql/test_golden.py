@@ -13,7 +13,16 @@ from engine.lang.promql.aggregations import AGGREGATIONS
 from engine.lang.promql.functions import FUNCTIONS
 from engine.lang.promql.parse import parse
 from engine.lang.promql.range_functions import RANGE_FUNCTIONS
-from engine.lang.promql.syntax import Aggregation, Binary, Call, Negation, RangeSelector, Selector, Subquery, walk
+from engine.lang.promql.syntax import (
+    Aggregation,
+    Binary,
+    Call,
+    Negation,
+    RangeSelector,
+    Selector,
+    Subquery,
+    walk,
+)
 from engine.model.labels import Labels
 from tests.fixtures.promql.record import GOLDEN, OPERATORS, SET_OPERATORS
 from tests.fixtures.promql.series import store
@@ -43,10 +52,15 @@ def cases():
     """Yield every recorded query and its answer."""
     for case in golden()["cases"]:
         query = Query(case["expr"], case["start_ms"], case["step_ms"], case["steps"])
-        rows = case["answer"]
-        yield query, rows and {
-            Labels(labels): {int(step): float(value) for step, value in row.items()} for labels, row in rows
-        } or (None if rows is None else {})
+        yield (
+            query,
+            None
+            if case["answer"] is None
+            else {
+                Labels(labels): {int(step): float(value) for step, value in row.items()}
+                for labels, row in case["answer"]
+            },
+        )
 
 
 def parts_of(expr):
@@ -69,7 +83,9 @@ def parts_of(expr):
 
 
 def test_every_recorded_answer_is_ours_too(storage):
-    wrong = [query for query, theirs in cases() if not agree(embedded_answer(query, storage), theirs, floor=0.0)]
+    wrong = [
+        query for query, theirs in cases() if not agree(embedded_answer(query, storage), theirs, floor=0.0)
+    ]
     assert not wrong, f"{len(wrong)} answers differ, the first: {wrong[:5]}"
 
 
@@ -101,8 +117,12 @@ def test_the_recorded_data_is_as_nasty_as_real_data():
     assert {"nan", "inf", "-inf"} <= {value for value in values if isinstance(value, str)}
     steps = [{b - a for a, b in zip(one["times"], one["times"][1:], strict=False)} for one in series]
     assert any(len(found) > 10 for found in steps), "jitter"
-    assert any(all(step % 15_000 == 0 for step in found) and max(found) > 15_000 for found in steps), "a grid with gaps"
+    assert any(all(step % 15_000 == 0 for step in found) and max(found) > 15_000 for found in steps), (
+        "a grid with gaps"
+    )
     assert {query.steps > 1 for query, _ in cases()} == {True, False}
     assert all(not isinstance(at, float) for one in series for at in one["times"])
     assert golden()["prometheus"].startswith("3.")
-    assert any(math.isnan(v) for _, theirs in cases() if theirs for row in theirs.values() for v in row.values())
+    assert any(
+        math.isnan(v) for _, theirs in cases() if theirs for row in theirs.values() for v in row.values()
+    )
