@@ -25,6 +25,7 @@ from engine.model.playbook import Approval, Playbook, Step, Verify
 from engine.model.route import Route
 from engine.model.rule import AlertingRule, RuleGroup
 from engine.model.settings import (
+    EngineAlerts,
     PrometheusSettings,
     RayCluster,
     RaySettings,
@@ -361,6 +362,7 @@ RECORDS = [
     Documented("docs/settings.md", "ray", RayCluster, {"clusters": defaults_of(RaySettings)["clusters"]}),
     Documented("docs/settings.md", "state", StateSettings),
     Documented("docs/settings.md", "remediation", RemediationSettings),
+    Documented("docs/settings.md", "engine_alerts", EngineAlerts),
     Documented(
         "docs/settings.md",
         "`route`, and each",

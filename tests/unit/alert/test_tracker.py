@@ -100,6 +100,7 @@ def test_value_details_and_annotations_are_those_of_the_newest_evaluation() -> N
     alert = only(tracker)
     assert (alert.value, alert.details, alert.annotations) == (70, {"eta": 70}, {"summary": "70"})
     assert alert.warnings == ("partial",)
+    assert alert.seen_at == T0 + MINUTE
     assert alert.fired_at == alert.active_at == T0
 
 
@@ -234,16 +235,16 @@ def test_what_has_resolved_is_forgotten_in_its_time_when_the_clock_goes_back() -
     assert tracker.alerts == ()
 
 
-def test_an_alert_found_late_stays_late_until_its_next_episode() -> None:
-    tracker = Tracker(a_rule())
-    tracker.update([finding(True)], T0, late=True)
-    tracker.update([finding(True)], T0 + MINUTE)
-    assert only(tracker).late
-    tracker.update([], T0 + 2 * MINUTE)
-    tracker.update([finding(True)], T0 + 3 * MINUTE)
-    assert not only(tracker).late
-    tracker.update([finding(True)], T0 + 4 * MINUTE, late=True)
-    assert only(tracker).late
+def test_an_alert_found_late_is_late_until_an_evaluation_in_time_confirms_it() -> None:
+    tracker = Tracker(a_rule(keep="5m"))
+    seen = []
+    for minute, (bad, late) in enumerate(
+        [(True, True), (True, True), (None, False), (True, False), (None, True), (False, False), (True, True)]
+    ):
+        tracker.update([finding(bad)], T0 + minute * MINUTE, late=late)
+        seen.append(only(tracker).late)
+    assert seen == [True, True, True, False, False, False, True], "what cannot be judged confirms nothing"
+    assert only(tracker).fired_at == T0
 
 
 def test_a_rule_beyond_its_limit_forgets_everything() -> None:
