@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.errors import Problem
+from engine.errors import ExpressionError, Problem
 from engine.load.expressions import check_expr, check_template, detect_names
 from engine.load.files import find_files, read_file, refuse
 from engine.load.nodes import MappingNode, Node, ScalarNode, is_null
@@ -21,7 +21,7 @@ from engine.load.records import Decoder, Invalid, Reader, schema, suggest
 from engine.load.tests import PROMTOOL_INTERVAL, REFUSED, readers_of_tests
 from engine.model.duration import Duration
 from engine.model.labels import METRIC_NAME
-from engine.model.rule import AlertingRule, RecordingRule, Rule, RuleGroup
+from engine.model.rule import Absence, AlertingRule, RecordingRule, Rule, RuleGroup
 from engine.model.testing import TestFile, TestGroup
 from engine.registry import detector
 
@@ -201,7 +201,23 @@ def _read_alerting(decoder: Decoder, node: MappingNode) -> AlertingRule:
         decoder.report(node, "an alert's name cannot be empty")
     _check_details(decoder, node, rule)
     _check_inputs(decoder, node.get("detect"), rule)
+    _check_no_data(decoder, node.get("on_no_data"), rule)
     return rule
+
+
+def _check_no_data(decoder: Decoder, node: Node | None, rule: AlertingRule) -> None:
+    """Note a wish to tell missing data from a condition that is false where that cannot be done."""
+    if node is None or rule.on_no_data not in (Absence.KEEP, Absence.ALERT) or rule.detect.lookback:
+        return
+    from engine.lang.promql import split_comparison  # noqa: PLC0415 - loaded only when needed
+
+    try:
+        told_apart = split_comparison(rule.expr) is not None
+    except ExpressionError:
+        told_apart = False
+    if not told_apart:
+        message = "needs an expr that compares with a number, such as `x > 5`: else nobody can tell that x is missing"
+        decoder.report(node, f"on_no_data: {rule.on_no_data} {message}")
 
 
 def _check_inputs(decoder: Decoder, node: Node | None, rule: AlertingRule) -> None:

@@ -66,7 +66,9 @@ _HELPED = replace(
             key="engine-0123",
             message="the job FAILED: out of memory",
         ),
-        replace(_STOP, state=StepState.SUCCEEDED, attempt=1, key="engine-4567", message="Ray job hog is STOPPED"),
+        replace(
+            _STOP, state=StepState.SUCCEEDED, attempt=1, key="engine-4567", message="Ray job hog is STOPPED"
+        ),
     ),
     reason="the rule's condition was false at 2 successive evaluations",
 )

@@ -107,7 +107,9 @@ def test_starting_it_again_after_its_end_tells_the_end_and_does_nothing(word: st
 
 
 @ALL
-@pytest.mark.parametrize("status", ["PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED", "SOMETHING_NEW", ""])
+@pytest.mark.parametrize(
+    "status", ["PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED", "SOMETHING_NEW", ""]
+)
 def test_it_can_say_how_far_it_is_whatever_ray_answers(word: str, status: str) -> None:
     ray, act = a_ray(), fixed(word)
     act.start(ray, "engine-1")

@@ -18,6 +18,9 @@ def test_promtool_has_nothing_to_say_about_the_engines_own_metrics(prometheus_bi
         metrics.observe(event)
     metrics.count_job("missed", "f;g")
     done = subprocess.run(
-        [prometheus_bin / "promtool", "check", "metrics"], input=metrics.render(), capture_output=True, check=False
+        [prometheus_bin / "promtool", "check", "metrics"],
+        input=metrics.render(),
+        capture_output=True,
+        check=False,
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, b"")

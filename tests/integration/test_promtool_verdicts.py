@@ -40,7 +40,9 @@ class Verdict:
 
 
 VERDICTS = {
-    "the exact set of alerts": Verdict(tests=FIRES_AT_3M + f"        exp_alerts: [{{{HOT_A}}}]\n", passes=True),
+    "the exact set of alerts": Verdict(
+        tests=FIRES_AT_3M + f"        exp_alerts: [{{{HOT_A}}}]\n", passes=True
+    ),
     "an alert is missing": Verdict(
         tests=FIRES_AT_3M + f"        exp_alerts: [{{{HOT_A}}}, {{{HOT_A.replace('room: a', 'room: b')}}}]\n",
         passes=False,
@@ -53,7 +55,8 @@ VERDICTS = {
         tests=FIRES_AT_3M + "        exp_alerts: [{exp_labels: {severity: page, room: a}}]\n", passes=False
     ),
     "a label too few": Verdict(
-        tests=FIRES_AT_3M + f"        exp_alerts: [{{{HOT_A.replace('severity: page, ', '')}}}]\n", passes=False
+        tests=FIRES_AT_3M + f"        exp_alerts: [{{{HOT_A.replace('severity: page, ', '')}}}]\n",
+        passes=False,
     ),
     "a pending alert is no alert": Verdict(
         tests=FIRES_AT_3M.replace("3m", "2m") + "        exp_alerts: []\n", passes=True
@@ -106,7 +109,8 @@ tests:
     ),
     "external labels and the external address in templates": Verdict(
         rules=HOT.replace(
-            "{{ $value }}", "{{ $value }} in {{ $externalLabels.site }} of {{ .ExternalLabels.site }}, {{ $externalURL }}"
+            "{{ $value }}",
+            "{{ $value }} in {{ $externalLabels.site }} of {{ .ExternalLabels.site }}, {{ $externalURL }}",
         ),
         tests=FIRES_AT_3M
         + "        exp_alerts: [{exp_labels: {severity: page, room: a}, "
@@ -221,7 +225,9 @@ VERDICTS |= {
         tests=_asks("requests > 1000", '{labels: "{room=\\"b\\"}", value: 1200}'), passes=False
     ),
     "a scalar": Verdict(tests=_asks("time() / 60", "{value: 10}"), passes=True),
-    "a scalar that is wrong": Verdict(tests=_asks("scalar(sum(requests)) + 1", "{value: 1800}"), passes=False),
+    "a scalar that is wrong": Verdict(
+        tests=_asks("scalar(sum(requests)) + 1", "{value: 1800}"), passes=False
+    ),
     "a quantile of a histogram": Verdict(
         tests=_asks("histogram_quantile(0.75, latency_bucket)", "{value: 0.55}"), passes=True
     ),
@@ -230,10 +236,13 @@ VERDICTS |= {
         tests=_asks("requests > 1e9", "{value: 1}"), passes=False
     ),
     "a subquery without a step takes the evaluation interval": Verdict(
-        tests="evaluation_interval: 30s" + _asks("count_over_time(sum(requests)[5m:])", "{value: 10}"), passes=True
+        tests="evaluation_interval: 30s" + _asks("count_over_time(sum(requests)[5m:])", "{value: 10}"),
+        passes=True,
     ),
     "time, between two evaluations": Verdict(tests=_asks("time()", "{value: 90}", at="1m30s"), passes=True),
-    "floats are compared to the last bit": Verdict(tests=_asks("vector(0.1 + 0.2)", "{value: 0.3}"), passes=False),
+    "floats are compared to the last bit": Verdict(
+        tests=_asks("vector(0.1 + 0.2)", "{value: 0.3}"), passes=False
+    ),
     "unless comparison is fuzzy": Verdict(
         tests="fuzzy_compare: true" + _asks("vector(0.1 + 0.2)", "{value: 0.3}"), passes=True
     ),
@@ -359,7 +368,7 @@ tests:
     ),
     "an alert on another's firing": Verdict(
         rules=HOT.replace("for: 2m", "for: 0s")
-        + "      - {alert: Any, expr: 'count(ALERTS{alertstate=\"firing\", alertname!=\"Any\"}) > 0'}\n",
+        + '      - {alert: Any, expr: \'count(ALERTS{alertstate="firing", alertname!="Any"}) > 0\'}\n',
         tests="""
 tests:
   - interval: 1m
@@ -407,7 +416,9 @@ tests:
         passes=True,
     ),
     "two results that become one recorded series": Verdict(
-        rules=RECORDING.replace("max by (room) (temperature)", "temperature").replace("kind: max", "room: all"),
+        rules=RECORDING.replace("max by (room) (temperature)", "temperature").replace(
+            "kind: max", "room: all"
+        ),
         tests="""
 tests:
   - interval: 1m
@@ -436,7 +447,9 @@ def test_a_test_file_gets_promtools_verdict(name: str, prometheus_bin: Path, tmp
     case = VERDICTS[name]
     (tmp_path / "rules.yml").write_text(case.rules)
     (tmp_path / "tests.yml").write_text("rule_files: [rules.yml]\n" + case.tests)
-    (tmp_path / "engine.yaml").write_text("external_labels: {site: of the engine}\nexternal_url: http://engine\n")
+    (tmp_path / "engine.yaml").write_text(
+        "external_labels: {site: of the engine}\nexternal_url: http://engine\n"
+    )
     theirs = subprocess.run(
         [prometheus_bin / "promtool", "test", "rules", "tests.yml"],
         cwd=tmp_path,

@@ -67,7 +67,10 @@ RESULT = Labels({"__name__": "temperature", "room": "a", "severity": "of the ser
             {"alertname": "Hot", "room": "a", "severity": "of the series", "metric": "temperature"},
         ),
         (
-            {"level": "{{ if gt $value 50.0 }}high{{ end }}", "severity": "{{ if lt $value 50.0 }}low{{ end }}"},
+            {
+                "level": "{{ if gt $value 50.0 }}high{{ end }}",
+                "severity": "{{ if lt $value 50.0 }}low{{ end }}",
+            },
             {"alertname": "Hot", "room": "a", "level": "high"},
         ),
     ],
@@ -91,7 +94,9 @@ def test_annotations_may_use_all_that_is_known() -> None:
         "{{ $externalLabels.site }} {{ $externalURL }} {{ with query `up` }}{{ . | first | value }}{{ end }}"
     )
     around = Surroundings(
-        external_labels={"site": "x"}, external_url="http://engine", query=lambda expr: [(Labels(), len(expr))]
+        external_labels={"site": "x"},
+        external_url="http://engine",
+        query=lambda expr: [(Labels(), len(expr))],
     )
     finding = only(a_rule(annotations={"summary": text}), verdicts(RESULT, eta=[5.0]), around)
     assert finding.annotations == {"summary": "a a 60 5 x http://engine 2"}
@@ -136,7 +141,8 @@ def test_results_that_differ_in_their_metric_alone_are_one_alert() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "known", "expected"), [(True, True, True), (False, True, False), (True, False, None), (False, False, None)]
+    ("bad", "known", "expected"),
+    [(True, True, True), (False, True, False), (True, False, None), (False, False, None)],
 )
 def test_a_verdict_is_bad_good_or_unknown(bad: bool, known: bool, expected: bool | None) -> None:
     finding = only(a_rule(annotations={"summary": "x"}), verdicts(RESULT, bad=bad, known=known))

@@ -290,7 +290,9 @@ def test_it_never_fires_before_for_and_resolves_exactly_once(
                 resolved.append(after.episode)
             if after is None:
                 assert before is not None
-                assert before.state is not AlertState.FIRING, "an alert that fired is not forgotten in silence"
+                assert before.state is not AlertState.FIRING, (
+                    "an alert that fired is not forgotten in silence"
+                )
         if sign in ".-":
             bad_since = None
     still = [alert.episode for alert in tracker.alerts if alert.firing]
@@ -299,9 +301,7 @@ def test_it_never_fires_before_for_and_resolves_exactly_once(
 
 
 @given(VERDICT_SEQUENCES, LENGTHS, LENGTHS)
-def test_a_restart_at_any_time_changes_nothing(
-    verdicts: list[tuple[str, int]], hold: str, keep: str
-) -> None:
+def test_a_restart_at_any_time_changes_nothing(verdicts: list[tuple[str, int]], hold: str, keep: str) -> None:
     rule, at = a_rule(hold, keep), T0
     steady, restarted = Tracker(rule), Tracker(rule)
     for sign, minutes in verdicts:

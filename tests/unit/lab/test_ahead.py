@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import QueryRejected
-from engine.query.ahead import AheadSource
 from engine.lang.promql import Storage
 from engine.model.labels import Labels
 from engine.model.ports import Source
 from engine.model.series import Window, instant_of
+from engine.query.ahead import AheadSource
 from engine.query.embedded import EmbeddedSource
 
 T0 = instant_of(1_800_000_000)
@@ -129,7 +129,9 @@ def test_instants_and_ranges_may_be_asked_of_one_source(values: list[list[float]
         same(ahead.range(*question), direct.range(*question))
 
 
-@pytest.mark.parametrize("expr", ["recorded", "sum(recorded)", '{__name__=~"rec.*"}', '{room="a"}', "absent(recorded)"])
+@pytest.mark.parametrize(
+    "expr", ["recorded", "sum(recorded)", '{__name__=~"rec.*"}', '{room="a"}', "absent(recorded)"]
+)
 def test_what_is_recorded_meanwhile_is_seen(expr: str) -> None:
     storage = storage_of([])
     direct = EmbeddedSource(storage)
@@ -156,7 +158,9 @@ def test_an_expression_is_evaluated_once_for_a_whole_test(expr: str) -> None:
     assert (source.instants, source.ranges) == (0, 1)
 
 
-@pytest.mark.parametrize("expr", ["temperature @ end()", "sort(temperature)", "recorded", "sum(recorded > 5)"])
+@pytest.mark.parametrize(
+    "expr", ["temperature @ end()", "sort(temperature)", "recorded", "sum(recorded > 5)"]
+)
 def test_what_cannot_be_known_ahead_is_asked_each_time(expr: str) -> None:
     source = Counting(EmbeddedSource(storage_of([[60.0] * 41])))
     ahead = AheadSource(source, STEP, END, {"recorded"})

@@ -13,7 +13,8 @@ from tests.unit.lab.lives import FIRES_AT_3M, HOT, MINUTE, loaded, story_of
 def states(story: Story, name: str = "Hot") -> str:
     """One sign an evaluation: `.` nothing, p pending, F firing, r resolved."""
     return "".join(
-        "".join(alert.state.value[0].replace("f", "F") for alert in moment.alerts if alert.name == name) or "."
+        "".join(alert.state.value[0].replace("f", "F") for alert in moment.alerts if alert.name == name)
+        or "."
         for moment in story.moments
     )
 
@@ -93,7 +94,9 @@ def test_recording_rules_feed_the_later_rules_of_their_group() -> None:
     (alert,) = story.moments[-1].alerts
     assert alert.labels == {"alertname": "Hot", "room": "a", "kind": "max"}
     end = story.moments[-1].at
-    assert story.source.instant("copy", end).values[0, 0] == end.timestamp() - 60, "an earlier rule reads the last one"
+    assert story.source.instant("copy", end).values[0, 0] == end.timestamp() - 60, (
+        "an earlier rule reads the last one"
+    )
 
 
 @pytest.mark.parametrize("name", ["ALERTS", "ALERTS_FOR_STATE"])
@@ -131,7 +134,8 @@ def test_a_signal_that_is_asked_between_its_samples_gives_the_newest_and_nothing
 def test_a_rule_that_fails_is_noted_at_the_moment_it_does() -> None:
     rules = HOT.replace("temperature > 50", "temperature * on (room) humidity")
     test = FIRES_AT_3M.replace(
-        "}]", "}, {series: 'humidity{room=\"a\", n=\"1\"}', values: '1x9'}, {series: 'humidity{room=\"a\", n=\"2\"}', values: '_ 1x9'}]"
+        "}]",
+        "}, {series: 'humidity{room=\"a\", n=\"1\"}', values: '1x9'}, {series: 'humidity{room=\"a\", n=\"2\"}', values: '_ 1x9'}]",
     )
     story = story_of(rules, test + "alert_rule_test: [{eval_time: 2m, alertname: Hot}]")
     assert [bool(moment.errors) for moment in story.moments] == [False, True, True]

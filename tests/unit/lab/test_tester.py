@@ -134,15 +134,19 @@ def test_alerts_that_are_not_as_expected_are_shown_with_what_there_was(
 
 
 def test_two_alerts_that_are_expected_alike_are_two() -> None:
-    test = alert_at("3m", ", match: subset" + expecting("{exp_labels: {severity: page}}", "{exp_labels: {severity: page}}"))
+    test = alert_at(
+        "3m",
+        ", match: subset" + expecting("{exp_labels: {severity: page}}", "{exp_labels: {severity: page}}"),
+    )
     assert len(failures(HOT, test)) == 1
-    two = test.replace("}]\nalert", "}, {series: 'temperature{room=\"b\"}', values: \"20 60x9\"}]\nalert")
+    two = test.replace("}]\nalert", '}, {series: \'temperature{room="b"}\', values: "20 60x9"}]\nalert')
     assert failures(HOT, two) == []
 
 
 def test_a_long_life_is_drawn_in_sixty_signs_and_marks_the_place() -> None:
     test = FIRES_AT_3M.replace("60x9", "20x299 60x300") + (
-        "alert_rule_test: [{eval_time: 310m, alertname: Hot}, {eval_time: 599m, alertname: Hot, exp_alerts: [%s]}]" % HOT_A
+        "alert_rule_test: [{eval_time: 310m, alertname: Hot}, {eval_time: 599m, alertname: Hot, exp_alerts: [%s]}]"
+        % HOT_A
     )
     ((_, said),) = failures(HOT, test)
     assert said[-1] == f"  timeline 0s {'.' * 30}FF|{'F' * 28} 9h59m   {LEGEND}"
@@ -215,7 +219,9 @@ receivers: [{name: day}, {name: oncall}, {name: a}]
 
 
 def route_at(eval_time: str, *receivers: str) -> str:
-    text = f"route_test: [{{eval_time: {eval_time}, alertname: Hot, exp_receivers: [{', '.join(receivers)}]}}]\n"
+    text = (
+        f"route_test: [{{eval_time: {eval_time}, alertname: Hot, exp_receivers: [{', '.join(receivers)}]}}]\n"
+    )
     return FIRES_AT_3M + text
 
 
@@ -309,7 +315,9 @@ def test_a_forecast_is_right_within_what_is_allowed() -> None:
     assert said[1].startswith("+ eta 1h")
 
 
-@pytest.mark.parametrize("test", [forecast("80m", "5m", eval_time="1m"), forecast("80m", "5m", rest=", labels: {node: m}")])
+@pytest.mark.parametrize(
+    "test", [forecast("80m", "5m", eval_time="1m"), forecast("80m", "5m", rest=", labels: {node: m}")]
+)
 def test_a_forecast_that_is_not_there_is_none(test: str) -> None:
     ((_, said),) = failures(FORECAST, test)
     assert list(said[:2]) == ["- eta 1h20m", "+ no Full with an eta"]
@@ -327,7 +335,10 @@ def test_what_must_never_fire_is_looked_for_at_every_moment() -> None:
 
 def test_a_rule_that_cannot_be_evaluated_fails_the_test_once_and_says_when() -> None:
     rules = HOT.replace("temperature > 50", "temperature * on (room) humidity")
-    test = FIRES_AT_3M.replace("60x9\"}]", "60x9\"}, {series: 'humidity{room=\"a\", n=\"1\"}', values: '1x9'}, {series: 'humidity{room=\"a\", n=\"2\"}', values: '_ 1x9'}]")
+    test = FIRES_AT_3M.replace(
+        '60x9"}]',
+        '60x9"}, {series: \'humidity{room="a", n="1"}\', values: \'1x9\'}, {series: \'humidity{room="a", n="2"}\', values: \'_ 1x9\'}]',
+    )
     assert test != FIRES_AT_3M
     ((what, said),) = failures(rules, test + "alert_rule_test: [{eval_time: 5m, alertname: Hot}]\n")
     assert what == "Hot cannot be evaluated @ 1m"
@@ -366,7 +377,11 @@ def test_a_test_that_is_weaker_than_it_looks_is_said_to_be() -> None:
 
 
 def test_a_result_counts_its_assertions_and_names_its_test() -> None:
-    test = "name: the story\n" + alert_at("3m", expecting(HOT_A)) + "never: [{alertname: Hot, labels: {room: b}}]\n"
+    test = (
+        "name: the story\n"
+        + alert_at("3m", expecting(HOT_A))
+        + "never: [{alertname: Hot, labels: {room: b}}]\n"
+    )
     result = result_of(HOT, test)
     assert (result.name, result.assertions, result.failures) == ("the story", 2, ())
     rules = loaded(HOT, alert_at("3m"))

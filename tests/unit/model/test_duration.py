@@ -35,7 +35,25 @@ def test_a_duration_is_read_as_prometheus_reads_it(text: str, milliseconds: int)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1", "5", "m", "-5m", "5m ", " 5m", "1.5h", "5 m", "5M", "1m1h", "1m1m", "1s1ms1s", "٣m", "5m\n", "1us"]
+    "text",
+    [
+        "",
+        "1",
+        "5",
+        "m",
+        "-5m",
+        "5m ",
+        " 5m",
+        "1.5h",
+        "5 m",
+        "5M",
+        "1m1h",
+        "1m1m",
+        "1s1ms1s",
+        "٣m",
+        "5m\n",
+        "1us",
+    ],
 )
 def test_what_is_no_duration_is_refused_with_the_way_out(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a duration: .*write it like 30s, 5m or 1h30m"):

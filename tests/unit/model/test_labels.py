@@ -140,7 +140,11 @@ def test_a_bad_regular_expression_is_refused_with_the_matcher() -> None:
 
 def test_matchers_are_values() -> None:
     one, same = Matcher("x", MatchOp.EQUAL, "a"), Matcher("x", MatchOp.EQUAL, "a")
-    others = [Matcher("y", MatchOp.EQUAL, "a"), Matcher("x", MatchOp.REGEX, "a"), Matcher("x", MatchOp.EQUAL, "b")]
+    others = [
+        Matcher("y", MatchOp.EQUAL, "a"),
+        Matcher("x", MatchOp.REGEX, "a"),
+        Matcher("x", MatchOp.EQUAL, "b"),
+    ]
     assert one == same
     assert hash(one) == hash(same)
     assert one not in others

@@ -101,7 +101,10 @@ COOLDOWN = Cooldown(per_target=Duration(minutes=30))
         (a_run(10 * MINUTE, state=RunState.ESCALATED), NOW + 20 * MINUTE),
         (a_run(2 * HOUR, state=RunState.VERIFYING), NOW + 30 * MINUTE),  # it is not over yet
         (a_run(2 * HOUR, state=RunState.DID_NOT_HELP), None),  # it is, though nobody has been told
-        (a_run(state=RunState.ACTING, acted=False), NOW + 30 * MINUTE),  # it was let through and is about to act
+        (
+            a_run(state=RunState.ACTING, acted=False),
+            NOW + 30 * MINUTE,
+        ),  # it was let through and is about to act
     ],
 )
 def test_a_target_is_left_alone_for_the_cooldown(run: Run, until: datetime | None) -> None:

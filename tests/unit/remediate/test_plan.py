@@ -61,7 +61,7 @@ class Cluster(StandInRay):
 
 
 def a_playbook(*steps: str, more: str = "") -> Playbook:
-    text = "playbook: cool\nmatch: [alertname=\"Hot\"]\nmode: approve\n" + more
+    text = 'playbook: cool\nmatch: [alertname="Hot"]\nmode: approve\n' + more
     text += "steps:\n" + "".join(f"  - {step}\n" for step in steps)
     problems: list[Any] = []
     playbook = read_playbook(str(PLAYBOOKS / "cool.yaml"), text.encode(), problems)
@@ -92,12 +92,12 @@ STOP_OWNER = STOP % "{{ $plan.largest_owner.submission_id }}"
 
 def test_every_template_is_filled_in_and_what_was_shown_is_what_runs() -> None:
     job = (
-        '{name: gc, action: ray_job, with: {entrypoint: [python, -m, ray_ops.global_gc, '
+        "{name: gc, action: ray_job, with: {entrypoint: [python, -m, ray_ops.global_gc, "
         '"--room={{ $labels.room }}", "{{ $value }}", "{{ $detect.eta }}"]}}'
     )
     playbook = a_playbook(
         job,
-        STOP_OWNER.replace("}}\"}}", "}}\"}, wait: 45s, timeout: 1m, retry: {attempts: 3, backoff: 5s}}"),
+        STOP_OWNER.replace('}}"}}', '}}"}, wait: 45s, timeout: 1m, retry: {attempts: 3, backoff: 5s}}'),
         more='target: "{{ $identity.cluster }}/{{ $identity.node }}"\n',
     )
     run = planned(playbook)
@@ -147,7 +147,7 @@ def test_a_fact_that_the_cluster_does_not_have_makes_the_step_impossible_and_say
 
 def test_a_cluster_without_objects_has_no_owner() -> None:
     ray = Cluster()
-    ray.objects = lambda: []  # type: ignore[method-assign]
+    ray.objects = list  # type: ignore[method-assign]
     assert planned(a_playbook(STOP_OWNER), ray=ray).steps[0].impossible
 
 
@@ -175,7 +175,7 @@ def test_ray_that_does_not_answer_makes_no_plan() -> None:
 
 def test_code_that_is_not_there_makes_no_plan() -> None:
     playbook = a_playbook("{name: gc, action: ray_job, with: {entrypoint: [x], code: nowhere}}")
-    with pytest.raises(ActionError, match="no Python code in .*nowhere"):
+    with pytest.raises(ActionError, match=r"no Python code in .*nowhere"):
         planned(playbook)
 
 
@@ -211,7 +211,10 @@ def test_no_label_can_change_a_query(value: str) -> None:
     storage = Storage()
     storage.add(Labels({"__name__": "temperature", "room": value}), [0], [3.0])
     storage.add(Labels({"__name__": "temperature", "room": "another"}), [0], [1.0])
-    for expr, labels in ((run.steps[0].unless, {}), (run.verify_expr, {"__name__": "temperature", "room": value})):
+    for expr, labels in (
+        (run.steps[0].unless, {}),
+        (run.verify_expr, {"__name__": "temperature", "room": value}),
+    ):
         assert expr is not None
         window = evaluate(expr, storage, [0.0])
         assert list(window.labels) == [labels]
@@ -219,8 +222,8 @@ def test_no_label_can_change_a_query(value: str) -> None:
 
 
 def unless(expr: str, value: str) -> str | None:
-    playbook = a_playbook("{name: stop, action: ray_stop_job, with: {job: x}, unless: %s}" % json.dumps(expr))
-    return planned(playbook, evil(value)).steps[0].unless
+    step = "{name: stop, action: ray_stop_job, with: {job: x}, unless: " + json.dumps(expr) + "}"
+    return planned(a_playbook(step), evil(value)).steps[0].unless
 
 
 @pytest.mark.parametrize(
@@ -277,7 +280,9 @@ def test_an_argument_stays_one_argument(value: str) -> None:
 
 @given(EVIL_LABELS)
 def test_what_was_filled_in_is_not_rendered_again(value: str) -> None:
-    run = planned(a_playbook(STOP % "{{ $labels.room }}", more='target: "x/{{ $labels.room }}"\n'), evil(value))
+    run = planned(
+        a_playbook(STOP % "{{ $labels.room }}", more='target: "x/{{ $labels.room }}"\n'), evil(value)
+    )
     assert run.steps[0].params == {"job": value}
     assert run.target == f"x/{value}"
 

@@ -30,7 +30,10 @@ def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], f
 def counted(metrics: Metrics) -> dict[str, float]:
     """The engine's counters that have counted, `name{label="value"}`."""
     return {
-        name.removeprefix("engine_") + "{" + ",".join(f'{key}="{value}"' for key, value in labels) + "}": value
+        name.removeprefix("engine_")
+        + "{"
+        + ",".join(f'{key}="{value}"' for key, value in labels)
+        + "}": value
         for (name, labels), value in samples(metrics).items()
         if name.startswith("engine_") and name.endswith("_total") and value
     }

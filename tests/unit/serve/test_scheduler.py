@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import cast
 
 import pytest
@@ -97,7 +98,9 @@ class Desk:
 
     def wait_until_counted(self, *wanted: tuple[str, str]) -> None:
         with self.heard:
-            assert self.heard.wait_for(lambda: set(wanted) <= set(self.counted), timeout=PATIENCE), self.counted
+            assert self.heard.wait_for(lambda: set(wanted) <= set(self.counted), timeout=PATIENCE), (
+                self.counted
+            )
 
 
 def a_desk(*groups: RuleGroup, pulse: timedelta = HOUR) -> Desk:
@@ -126,9 +129,9 @@ def test_every_group_is_evaluated_at_once_for_its_latest_past_slot() -> None:
     one, other = a_group("one"), a_group("other", timedelta(hours=2))
     with started(a_desk(one, other)) as desk:
         desk.engine.wait_for(lambda: len(desk.engine.ticks) == 2)
-    assert sorted(desk.engine.ticks) == [
-        (group.id, slot_at(group, NOW), False) for group in (one, other)
-    ], "and stopping waits for what is under way"
+    assert sorted(desk.engine.ticks) == [(group.id, slot_at(group, NOW), False) for group in (one, other)], (
+        "and stopping waits for what is under way"
+    )
     assert all(slot <= NOW for _, slot, _ in desk.engine.ticks)
 
 
@@ -143,9 +146,9 @@ def test_a_group_is_evaluated_again_at_its_own_slots() -> None:
     with started(desk):
         desk.engine.wait_for(lambda: len(desk.engine.ticks) >= 3)
     slots = [slot for _, slot, _ in desk.engine.ticks]
-    assert [later - earlier for earlier, later in zip(slots, slots[1:], strict=False)] == [
-        timedelta(milliseconds=200)
-    ] * (len(slots) - 1)
+    assert [later - earlier for earlier, later in pairwise(slots)] == [timedelta(milliseconds=200)] * (
+        len(slots) - 1
+    )
     assert desk.engine.told == [], "none was missed"
 
 
@@ -185,9 +188,11 @@ def test_a_slow_group_does_not_hold_up_another_nor_the_telling() -> None:
     desk.engine.before_tick = hold
     with started(desk):
         desk.engine.wait_for(
-            lambda: {id_ for id_, _, _ in desk.engine.ticks} == {slow.id, quick.id}
-            and bool(desk.engine.rounds["flush"])
-            and bool(desk.engine.rounds["heal"])
+            lambda: (
+                {id_ for id_, _, _ in desk.engine.ticks} == {slow.id, quick.id}
+                and bool(desk.engine.rounds["flush"])
+                and bool(desk.engine.rounds["heal"])
+            )
         )
         may_end.set()
 
@@ -217,7 +222,9 @@ def test_slots_that_passed_are_caught_up_with_and_the_others_counted(
     desk.engine.catches_up = can
     desk.tick(group)
     expected = [slot - back * TEN for back in range(caught_up, 0, -1)]
-    assert [slots for slots in desk.engine.caught_up if slots] == ([expected] if expected else []), "oldest first"
+    assert [slots for slots in desk.engine.caught_up if slots] == ([expected] if expected else []), (
+        "oldest first"
+    )
     assert desk.engine.ticks == [(group.id, slot, False)], "and then the newest, which is not late"
     assert [(event.kind, event.subject, event.data) for event in desk.engine.told] == (
         [(Kind.MISSED, group.id, {"missed": str(missed)})] if missed else []
