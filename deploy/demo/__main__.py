@@ -37,7 +37,7 @@ def main() -> None:
     narrator = Narrator()
     try:
         helped = _play(arguments.folder.resolve(), narrator)
-    except (NotReady, PartMissing, PortTaken, web.HttpFailure, TimeoutError) as error:
+    except (NotReady, PartMissing, PortTaken, web.HttpFailure, OSError) as error:
         narrator.end(f"The demo could not go on: {error}")
         sys.exit(1)
     except KeyboardInterrupt:

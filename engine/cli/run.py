@@ -10,6 +10,8 @@ from engine.errors import LoadError
 from engine.serve.log import log_to_stderr
 from engine.serve.service import Service
 
+LAST_PORT = 65535
+
 
 @click.command("run")
 @click.option("--config", "config", type=click.Path(exists=True, dir_okay=False), help="engine.yaml")
@@ -24,7 +26,7 @@ def command(config: str | None, listen: str, log_format: str, log_level: str) ->
     """Watch the clusters: evaluate rules, tell people, heal what may be healed."""
     log_to_stderr(log_format, log_level)
     host, _, port = listen.rpartition(":")
-    if not port.isdigit():
+    if not (port.isascii() and port.isdigit() and int(port) <= LAST_PORT):
         raise click.BadParameter(f"{listen!r} is not HOST:PORT", param_hint="--listen")
     try:
         Service(config, host=host.strip("[]"), port=int(port)).run()

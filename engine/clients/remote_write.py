@@ -33,7 +33,8 @@ _LITERAL = 1 << 16  # bytes; the longest with a length of two bytes
 
 # What is refused for its time alone: a newer sample of the series is there, or another of the same instant.
 _UNTIMELY = re.compile(
-    r"out of order|out-of-order|duplicate sample|out of bounds|too old|err-mimir-sample-duplicate", re.IGNORECASE
+    r"out of order|out-of-order|duplicate sample|out of bounds|too old|err-mimir-sample-duplicate",
+    re.IGNORECASE,
 )
 
 
@@ -106,7 +107,11 @@ class RemoteWriter:
         if status >= 500 or status in (408, 429):
             return QueryUnavailable(said)
         if _UNTIMELY.search(words):
-            which = f"; the sample is {points[0].labels} at {points[0].at.isoformat()}" if len(points) == 1 else ""
+            which = (
+                f"; the sample is {points[0].labels} at {points[0].at.isoformat()}"
+                if len(points) == 1
+                else ""
+            )
             return _Untimely(f"{said}{which}")
         return QueryRejected(f"{said}{_way_out(status)}")
 
@@ -115,7 +120,9 @@ def _way_out(status: int) -> str:
     if status in (401, 403):
         return "; check the bearer_token_file, basic_auth or headers below remote_write"
     if status in (404, 405):
-        return "; is the url below remote_write whole, and the receiver on (--web.enable-remote-write-receiver)?"
+        return (
+            "; is the url below remote_write whole, and the receiver on (--web.enable-remote-write-receiver)?"
+        )
     return ""
 
 
@@ -129,7 +136,9 @@ def encode(points: Sequence[Point]) -> bytes:
 
 def _time_series(labels: Mapping[str, str], samples: Sequence[Point]) -> bytes:
     # The names are sorted already, as the protocol wants them: that of code points is the order of their bytes.
-    names = (_field(1, _field(1, name.encode()) + _field(2, value.encode())) for name, value in labels.items())
+    names = (
+        _field(1, _field(1, name.encode()) + _field(2, value.encode())) for name, value in labels.items()
+    )
     return b"".join((*names, *(_field(2, _sample(sample)) for sample in samples)))
 
 

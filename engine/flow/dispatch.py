@@ -25,6 +25,7 @@ from engine.route.groups import Group, Groups
 from engine.route.inhibit import inhibitors
 from engine.route.intervals import mute_reason
 
+_LONGEST_ASKED = 3600.0  # seconds that the other side may ask to be left alone
 _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=2), timedelta(minutes=1)
 
 
@@ -39,7 +40,9 @@ class Dispatcher:
         events: Events,
         evidence: EvidenceBox,
         runs: Callable[[datetime], Sequence[Run]],  # those of late, newest first
+        halted: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._halted = halted
         self._routing = settings.routing
         self._external_url = settings.external_url
         self._store = store
@@ -92,6 +95,8 @@ class Dispatcher:
         at: datetime,
     ) -> None:
         """Tell one group; a fault, or a log that cannot be read, must not cost the other groups."""
+        if self._halted():
+            return
         try:
             tell(group, runs, at)
         except Exception as error:  # noqa: BLE001  the door of one group
@@ -243,7 +248,8 @@ class Dispatcher:
         pause = _FIRST_PAUSE if last is None else min(2 * last[1], _LONGEST_PAUSE)
         if not error.retryable:
             pause = _LONGEST_PAUSE  # it takes a person; until then ask rarely
-        until = at + max(pause, timedelta(seconds=error.retry_after or 0))
+        asked = min(error.retry_after or 0.0, _LONGEST_ASKED)
+        until = at + max(pause, timedelta(seconds=asked))
         self._pauses[place] = (until, pause)
         return until
 

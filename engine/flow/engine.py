@@ -11,6 +11,7 @@ the receivers, and how Ray is reached.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -56,7 +57,8 @@ class Engine:
         self.status = self.evaluator.status
         self._rules = self.evaluator.rules
         self._orphans = self.evaluator.orphans
-        self.evidence = EvidenceBox(source, clusters, self._rules.get, self.events)
+        self._halt = threading.Event()
+        self.evidence = EvidenceBox(source, clusters, self._rules.get, self.events, self._halt.is_set)
         self.healer = Healer(
             playbooks=playbooks,
             mode=settings.remediation.mode,
@@ -64,6 +66,7 @@ class Engine:
             clusters=clusters,
             store=store,
             events=self.events,
+            halted=self._halt.is_set,
         )
         self.dispatcher = Dispatcher(
             settings=settings,
@@ -71,7 +74,16 @@ class Engine:
             events=self.events,
             evidence=self.evidence,
             runs=lambda at: self.store.runs(since=at - HISTORY),
+            halted=self._halt.is_set,
         )
+
+    def halt(self) -> None:
+        """Let a `flush` and a `heal` that are under way end soon; what they leave undone is due again later."""
+        self._halt.set()
+
+    def resume(self) -> None:
+        """Go on after a `halt`."""
+        self._halt.clear()
 
     def tick(self, group_id: str, slot: datetime) -> None:
         """Evaluate a group's rules, in order, for a slot."""
@@ -111,6 +123,8 @@ class Engine:
             rule = self._rules.get(alert.rule_id)
             if rule is None or rule.remediate is None or alert.fingerprint in inhibited:
                 continue
+            if self._halt.is_set():
+                break
             if not self.evaluator.judged(rule.id):
                 continue  # as it was before a restart, or before Prometheus went away
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -31,7 +32,9 @@ class EvidenceBox:
         clusters: Clusters,
         rule_of: Callable[[str], AlertingRule | None],
         events: Events,
+        halted: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._halted = halted
         self._events = events
         self._source = source
         self._clusters = clusters
@@ -52,7 +55,7 @@ class EvidenceBox:
                 return ()
             if self._since.seconds() > 2 * BUDGET:
                 self._since, self._spent = Stopwatch(), 0.0
-            if self._spent > BUDGET:
+            if self._spent > BUDGET or self._halted():
                 return ()  # many fire at once and what is asked is slow: told now, with evidence at the next chance
             watch = Stopwatch()
             found = self._collect(alert, rule, at)
@@ -69,7 +72,7 @@ class EvidenceBox:
         watch, found = Stopwatch(), list[Evidence]()
         for wanted in rule.enrich:
             title = enricher.name_of(wanted)
-            if watch.seconds() > BUDGET:
+            if watch.seconds() > BUDGET or self._halted():
                 found.append(Text(title, f"left out: the {BUDGET:.0f} s for evidence were spent"))
                 continue
             try:
@@ -80,14 +83,15 @@ class EvidenceBox:
                 self._events.trouble(at, "enricher", error, enricher=title, alert=alert.fingerprint)
                 piece = Text(title, f"not available: {type(error).__name__}: {error}")
             found.append(piece)
-            self._keep(piece, alert, at)
+            self._keep(piece, len(found), alert, at)
         return tuple(found)
 
-    def _keep(self, piece: Evidence, alert: Alert, at: datetime) -> None:
+    def _keep(self, piece: Evidence, number: int, alert: Alert, at: datetime) -> None:
         if self.folder is None or not isinstance(piece, Picture):
             return
         assert alert.fired_at is not None
-        name = f"{alert.name}-{alert.fingerprint}-{alert.fired_at:%Y%m%dT%H%M%S}.png"
+        plain = re.sub(r"[^\w.-]", "_", alert.name)
+        name = f"{plain}-{alert.fingerprint}-{alert.fired_at:%Y%m%dT%H%M%S}-{number}.png"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             (self.folder / name).write_bytes(piece.png)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from queue import SimpleQueue
 
+from engine.clock import Stopwatch
 from engine.errors import EngineError, QueryError, StoreError
 from engine.flow.clusters import Clusters
 from engine.flow.dispatch import announcement_key
@@ -22,6 +23,7 @@ from engine.remediate.plan import plan, rebuild, run_id
 from engine.remediate.runner import World, advance
 from engine.remediate.verify import observe
 
+SLOW = 3.0  # seconds for one plan or step, from which on a cluster is left alone for a while
 _REPLAN = timedelta(seconds=10)  # after a plan failed, such as because Ray did not answer
 
 
@@ -37,7 +39,12 @@ class Healer:
         clusters: Clusters,
         store: Store,
         events: Events,
+        halted: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._halted = halted
+        self._slow: dict[
+            str, datetime
+        ] = {}  # clusters that took long to answer: until when they are left alone
         self._playbooks = playbooks
         self._mode = mode
         self._source = source
@@ -110,6 +117,9 @@ class Healer:
             self._settled[settled] = None
             return
         cluster = self._clusters.of(alert.labels)
+        if self._is_slow(cluster.name, at):
+            return
+        watch = Stopwatch()
         try:
             run = plan(
                 playbook,
@@ -128,6 +138,8 @@ class Healer:
                 )
             self._settled[settled] = at + _REPLAN
             return
+        finally:
+            self._note_slow(cluster.name, watch, at)
         run = self._guarded(run, playbook, alert, at)
         if self._store.add_run(run):
             self._note(run)
@@ -173,15 +185,31 @@ class Healer:
         """
         self._take_in()
         for run in self.open_runs:
+            cluster = self._clusters.of(run.labels).name
+            if self._halted():
+                return
+            if self._is_slow(cluster, at):
+                continue
+            watch = Stopwatch()
             try:
                 alert = alert_of(run)
                 after = self._advance(run, alert, _fires(alert, judged=judged(run.rule_id)), at)
             except Exception as error:  # noqa: BLE001  the door of one step: the other runs go on
                 self._put_off(run, error, at)
                 continue
+            finally:
+                self._note_slow(cluster, watch, at)
             self._delays.pop(run.id, None)
             if after is not run:
                 self._tell(after, at)
+
+    def _is_slow(self, cluster: str, at: datetime) -> bool:
+        """Tell whether a cluster is to be left alone: one that hangs must not hold up the runs of the others."""
+        return at < self._slow.get(cluster, at)
+
+    def _note_slow(self, cluster: str, watch: Stopwatch, at: datetime) -> None:
+        if watch.seconds() > SLOW:
+            self._slow[cluster] = at + timedelta(seconds=watch.seconds()) + _REPLAN
 
     def _put_off(self, run: Run, error: Exception, at: datetime) -> None:
         """Say once, not every second, why a run cannot be advanced."""

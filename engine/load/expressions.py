@@ -28,10 +28,9 @@ def check_expr(decoder: Decoder, node: Node | None, what: str = "'expr'") -> Non
     try:
         validate(node.value)
     except ExpressionError as error:
-        if error.beyond:
-            return
         message = str(error).replace(f" at {error.line}:{error.column}", "", 1)  # it is that of the file here
-        decoder.report_inside(node, offset_of(node.value, error.line, error.column), f"{what}: {message}")
+        report = decoder.report_beyond if error.beyond else decoder.report_inside
+        report(node, offset_of(node.value, error.line, error.column), f"{what}: {message}")
 
 
 def check_template(decoder: Decoder, node: Node | None, what: str, *, of_run: bool = False) -> None:

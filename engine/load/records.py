@@ -128,6 +128,7 @@ class Decoder:
         self._folder = folder
         self.path = path
         self.problems = self._document.problems
+        self.beyond: list[Problem] = []  # PromQL that a real server may answer, and the embedded evaluator will not
         self.root = self._document.root
         self.more = self._document.more
         self.seen: dict[tuple[str, str], Node] = {}  # what must be unique in the file, and where it was first
@@ -145,12 +146,16 @@ class Decoder:
 
     def report_inside(self, node: Node, offset: int, message: str) -> None:
         """Note a problem at the character `offset` of a scalar's text."""
-        line, column = (
-            place_in(self._document.lines, node, offset)
-            if isinstance(node, ScalarNode)
-            else (node.line, node.column)
-        )
-        self._note(line, column, message)
+        self._note(*self._inside(node, offset), message)
+
+    def report_beyond(self, node: Node, offset: int, message: str) -> None:
+        """Note PromQL that is no problem unless it has to be answered without a server."""
+        self.beyond.append(Problem(self.path, *self._inside(node, offset), message))
+
+    def _inside(self, node: Node, offset: int) -> tuple[int, int]:
+        if isinstance(node, ScalarNode):
+            return place_in(self._document.lines, node, offset)
+        return node.line, node.column
 
     def fail(self, node: Node, message: str) -> Invalid:
         """Note a problem, and return what to raise."""

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from engine.errors import Problem
 from engine.load.expressions import check_template
@@ -117,12 +118,30 @@ def _check(decoder: Decoder, root: MappingNode, settings: Settings) -> None:
         decoder.report(
             root.entries["evaluation_interval"].value, "'evaluation_interval' must be longer than 0"
         )
+    for parent in (root.get("prometheus"), *_items(root.get("remote_write"))):
+        _check_url(decoder, parent.get("url") if isinstance(parent, MappingNode) else None)
     ray = root.get("ray")
     clusters = ray.get("clusters") if isinstance(ray, MappingNode) else None
     for cluster in clusters.items if isinstance(clusters, SequenceNode) else ():
         for key in ("name", "address"):
             if isinstance(cluster, MappingNode):
                 check_template(decoder, cluster.get(key), repr(key))
+
+
+def _items(node: Node | None) -> tuple[Node, ...]:
+    return tuple(node.items) if isinstance(node, SequenceNode) else ()
+
+
+def _check_url(decoder: Decoder, node: Node | None) -> None:
+    if not isinstance(node, ScalarNode):
+        return
+    try:
+        parts = urlsplit(node.value)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        decoder.report(node, f"'url' must be an address such as http://prometheus:9090, got {node.value!r}")
 
 
 def cross_check(

@@ -19,6 +19,7 @@ class Duration(timedelta):
         ("s", 1000),
         ("ms", 1),
     )
+    _LONGEST_MS: ClassVar = (1 << 63) // 1_000_000  # Prometheus counts nanoseconds in 64 bits
     _PATTERN: ClassVar = re.compile("".join(rf"(?:(\d+){unit})?" for unit, _ in _UNITS), re.ASCII)
 
     @classmethod
@@ -30,10 +31,9 @@ class Duration(timedelta):
         if not text or match is None:
             raise ValueError(f"not a duration: {text!r} (write it like 30s, 5m or 1h30m)")
         total = sum(int(n) * ms for n, (_, ms) in zip(match.groups(), cls._UNITS, strict=True) if n)
-        try:
-            return cls(milliseconds=total)
-        except OverflowError:
-            raise ValueError(f"duration out of range: {text!r}") from None
+        if total > cls._LONGEST_MS:
+            raise ValueError(f"duration out of range: {text!r} (the longest is 292y, as in Prometheus)")
+        return cls(milliseconds=total)
 
     @classmethod
     def of(cls, length: timedelta) -> Duration:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 METRIC_NAME = "__name__"
 ALERT_NAME = "alertname"
@@ -97,10 +97,15 @@ class Matcher:
 
     def __init__(self, name: str, op: MatchOp, value: str) -> None:
         self.name, self.op, self.value = name, op, value
-        try:
-            self._regex = re.compile(value, re.DOTALL) if op in (MatchOp.REGEX, MatchOp.NOT_REGEX) else None
-        except re.error as error:
-            raise ValueError(f"matcher {self}: bad regular expression: {error}") from None
+        self._regex = None
+        if op in (MatchOp.REGEX, MatchOp.NOT_REGEX):
+            # RE2, as Alertmanager: label values come from outside, and Python's `re` can take for ever on some.
+            import re2  # noqa: PLC0415 - loaded only when needed
+
+            try:
+                self._regex = re2.compile(value, _options())
+            except re2.error as error:
+                raise ValueError(f"matcher {self}: bad regular expression: {_words(error)}") from None
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Tell whether `labels` pass the test."""
@@ -120,6 +125,20 @@ class Matcher:
 
     def __hash__(self) -> int:
         return hash(str(self))
+
+
+def _options() -> Any:
+    import re2  # noqa: PLC0415 - as above
+
+    options = re2.Options()
+    options.dot_nl = True
+    options.log_errors = False
+    return options
+
+
+def _words(error: Exception) -> str:
+    said = error.args[0] if error.args else ""
+    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
 
 
 class Matchers(tuple[Matcher, ...]):

@@ -77,12 +77,6 @@ class Verify:
     expr: str | None = None  # PromQL template that must return something; asked beside `resolved`
     within: Duration = Duration(minutes=15)
 
-    def __post_init__(self) -> None:
-        if not self.resolved and self.expr is None:
-            raise ValueError(
-                "verify: with `resolved: false` it needs an `expr`, or nothing would be verified"
-            )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playbook:

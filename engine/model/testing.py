@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
+from engine.errors import Problem
 from engine.model.alert import AlertState
 from engine.model.duration import Duration
 from engine.model.labels import Labels
@@ -35,6 +37,26 @@ class InputSeries:
     present: tuple[bool, ...]
     stale: tuple[bool, ...]
     origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordedSeries:
+    """A series that was recorded: samples at their own `times`, in Unix seconds, rising."""
+
+    labels: Labels
+    times: Floats
+    values: Floats
+    stale: tuple[bool, ...]
+
+
+class Span(NamedTuple):
+    """From `start`, which is part of it, to `end`, which is not; None: to the test's end."""
+
+    start: Duration
+    end: Duration | None
+
+    def __str__(self) -> str:
+        return f"{self.start}..{'' if self.end is None else self.end}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +139,17 @@ class Never:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """The whole life of the alerts of that name with these labels: at every evaluation they are as the spans say."""
+
+    alertname: str
+    labels: Labels = field(default=Labels())
+    pending: tuple[Span, ...] = ()
+    firing: tuple[Span, ...] = ()
+    origin: Origin = NOWHERE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TestGroup:
     """One story: what series there are, and what must come of them."""
 
@@ -129,6 +162,7 @@ class TestGroup:
     input_signal: tuple[
         InputSeries, ...
     ] = ()  # what the rules' `expr` returns, when the model is what is tested
+    input_files: tuple[RecordedSeries, ...] = ()
     external_labels: Mapping[str, str] = field(default_factory=dict)
     external_url: str = ""
     alert_rule_test: tuple[AlertRuleTest, ...] = ()
@@ -137,6 +171,7 @@ class TestGroup:
     remediation_test: tuple[RemediationTest, ...] = ()
     forecast_test: tuple[ForecastTest, ...] = ()
     never: tuple[Never, ...] = ()
+    timeline: tuple[Timeline, ...] = ()
     origin: Origin = NOWHERE
 
 
@@ -157,3 +192,4 @@ class TestFile:
     fuzzy_compare: bool = False  # samples may differ in the last bit
     tests: tuple[TestGroup, ...] = ()
     groups: tuple[RuleGroup, ...] = field(default=(), metadata={"key": None})
+    beyond: tuple[Problem, ...] = field(default=(), metadata={"key": None})  # PromQL that only a real server answers

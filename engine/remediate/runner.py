@@ -226,7 +226,9 @@ def _stopped(run: Run) -> bool:
 
 
 def _waited(step: PlannedStep, seconds: float, at: datetime) -> bool:
-    return step.ended_at is None or at >= step.ended_at + timedelta(seconds=seconds)
+    ended = step.ended_at
+    # An end that lies ahead is from before the clock was set back: nothing is to be waited for till then.
+    return ended is None or not ended <= at < ended + timedelta(seconds=seconds)
 
 
 def _waited_since_start(step: PlannedStep, seconds: float, at: datetime) -> bool:

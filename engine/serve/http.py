@@ -55,7 +55,7 @@ def application(checks: Checks) -> Starlette:
             return PlainTextResponse(f"nothing was changed:\n{error}\n", 400)
         except EngineError as error:
             return PlainTextResponse(f"nothing was changed: {error}\n", 500)
-        return PlainTextResponse("reloaded")
+        return PlainTextResponse("reloaded\n")
 
     def metrics(_: Request) -> Response:
         return Response(checks.metrics(), headers={"content-type": _METRICS})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import structlog
@@ -21,6 +22,7 @@ from apscheduler.events import (
     JobSubmissionEvent,
 )
 from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.interval import IntervalTrigger
@@ -62,6 +64,7 @@ class Scheduler:
         self._pulse = pulse  # between two flushes, and between two rounds of remediation
         self._count = count
         self._busy = {group_id: threading.Lock() for group_id in engine.groups}
+        self._passes = {"flush": threading.Lock(), "heal": threading.Lock()}
         threads = min(32, len(engine.groups) + 2)
         # Flush and heal have threads of their own: a slow Slack must not hold up an evaluation, nor the reverse.
         pools = {
@@ -91,13 +94,14 @@ class Scheduler:
             self._scheduler.add_job(self._pulse_of, trigger, args=[name, verb], id=name, executor=name)
 
     def stop(self) -> None:
-        """Let running work end, and begin no more."""
+        """Let running work end, and begin no more. Evaluations go on until flush and heal have ended."""
+        self._engine.halt()
+        for name, lock in self._passes.items():
+            with suppress(JobLookupError):
+                self._scheduler.remove_job(name)
+            with lock:
+                pass
         self._scheduler.shutdown(wait=True)
-
-    def realign(self) -> None:
-        """Plan every wake-up anew: after the clock was set, those that were planned are too early or too late."""
-        self._scheduler.remove_all_jobs()
-        self._plan()
 
     @property
     def running(self) -> bool:
@@ -146,7 +150,8 @@ class Scheduler:
 
     def _pulse_of(self, name: str, verb: Callable[[datetime], None]) -> None:
         try:
-            verb(self._clock.now())
+            with self._passes[name]:
+                verb(self._clock.now())
         except EngineError as error:
             self._count("error", name)
             _log.warning("job_failed", job=name, error=str(error))

@@ -10,18 +10,18 @@ from datetime import timedelta
 import structlog
 
 from engine.clock import Stopwatch, SystemClock
-from engine.errors import EngineError, LoadError
+from engine.errors import EngineError, LoadError, Problem
 from engine.flow.build import Loaded, build, load
 from engine.flow.engine import Engine
 from engine.model.alert import Alert
 from engine.model.event import Kind
-from engine.model.ports import Observer, Store
+from engine.model.ports import Observer
 from engine.query.prometheus import PrometheusSource
 from engine.serve.http import Checks, HttpServer, application
 from engine.serve.log import log_event
 from engine.serve.metrics import Metrics, State
 from engine.serve.scheduler import Scheduler
-from engine.store.sql import open_store
+from engine.store.sql import SqlStore, open_store
 
 PULSE = timedelta(seconds=1)
 LARGEST_SLEW = 5.0  # seconds by which the wall clock may drift from the steady one before it counts as set
@@ -40,7 +40,9 @@ class Service:
         self._observers = (self._metrics.observe, log_event, *observers)
         self._stop = threading.Event()
         self._reload_lock = threading.Lock()
-        self._store: Store | None = None
+        self._loaded: Loaded | None = None
+        self._lost = ""  # what is wrong with the place of the state, if anything
+        self._store: SqlStore | None = None
         self._source: PrometheusSource | None = None
         self._engine: Engine | None = None
         self._scheduler: Scheduler | None = None
@@ -56,11 +58,11 @@ class Service:
 
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT; SIGHUP reloads. LoadError, StoreError or EngineError if it cannot begin."""
-        loaded = load(self._file)
-        self._store = open_store(loaded.settings.state.url)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: self._stop.set())
         signal.signal(signal.SIGHUP, lambda *_: threading.Thread(target=self._reload_by_signal).start())
+        loaded = load(self._file)
+        self._store = open_store(loaded.settings.state.url)
         self._serve_http()
         try:
             self._begin(loaded)
@@ -71,6 +73,8 @@ class Service:
 
     def _watch(self) -> None:
         """Wait for the end; meanwhile notice an HTTP server that ended, and a clock that was set."""
+        store = self._store
+        assert store is not None
         watch, began = Stopwatch(), self._clock.now()
         while not self._stop.wait(1):
             if not self._http.alive:
@@ -78,15 +82,19 @@ class Service:
             jump = (self._clock.now() - began).total_seconds() - watch.seconds()
             if abs(jump) > LARGEST_SLEW:
                 watch, began = Stopwatch(), self._clock.now()
-                with self._reload_lock:
-                    self._present().events.tell(
-                        began,
-                        Kind.TROUBLE,
-                        "clock",
-                        f"the clock was set by {jump:+.0f} s; evaluations are realigned",
-                    )
-                    assert self._scheduler is not None
-                    self._scheduler.realign()
+                self._begin_anew(jump)
+            if (lost := store.lost()) and not self._lost:
+                self._present().events.tell(self._clock.now(), Kind.TROUBLE, "store", lost)
+            self._lost = lost
+
+    def _begin_anew(self, jump: float) -> None:
+        """Replace the engine after the clock was set: timers that lie in the other time would wait for it."""
+        with self._reload_lock:
+            before, loaded = self._present(), self._loaded
+            assert loaded is not None
+            said = f"the clock was set by {jump:+.0f} s; all timers begin anew"
+            before.events.tell(self._clock.now(), Kind.TROUBLE, "clock", said)
+            self._replace(loaded)
 
     def reload(self) -> None:
         """Take over the files as they are now, all or nothing; alerts keep their state by rule identity."""
@@ -94,18 +102,27 @@ class Service:
             if self._engine is None or self._scheduler is None or self._stop.is_set():
                 raise EngineError("the engine is only starting, or stopping already")
             loaded = load(self._file)  # raises before anything is touched
-            before, source = self._engine, self._source
-            if loaded.settings.state != before.settings.state:
-                raise EngineError("state.url cannot be changed by a reload: restart the engine")
-            self._scheduler.stop()
-            try:
-                self._begin(loaded, held=before.dispatcher.held())
-            except BaseException:
-                self._drive(before)  # such as when the store does not answer: go on as before
-                raise
-            if source is not None:
-                source.close()
+            if loaded.settings.state != self._engine.settings.state:
+                problem = "state.url cannot be changed by a reload; restart the engine"
+                raise LoadError([Problem(loaded.settings.file or "engine.yaml", 1, 1, problem)])
+            self._replace(loaded)
             _log.info("reloaded", rules=len(self._present().status))
+
+    def _replace(self, loaded: Loaded) -> None:
+        """Stop the present engine and begin another, or go on with the present one if that cannot begin."""
+        before, source = self._present(), self._source
+        assert self._scheduler is not None
+        self._scheduler.stop()
+        try:
+            self._begin(loaded, held=before.dispatcher.held())
+        except Exception as error:
+            before.resume()
+            self._drive(before)  # such as when the store does not answer: go on as before
+            if isinstance(error, EngineError):
+                raise
+            raise EngineError(f"the new settings do not work: {type(error).__name__}: {error}") from error
+        if source is not None:
+            source.close()
 
     def _begin(self, loaded: Loaded, held: Sequence[Alert] = ()) -> None:
         assert self._store is not None
@@ -113,7 +130,7 @@ class Service:
         engine = build(loaded, source=source, store=self._store, observers=self._observers)
         engine.dispatcher.carry(held, self._clock.now())
         self._drive(engine)
-        self._source = source
+        self._source, self._loaded = source, loaded
         _log.info(
             "started",
             groups=len(engine.groups),
@@ -170,6 +187,8 @@ class Service:
         waiting = [id_ for id_ in self._engine.groups if self._engine.last_slot(id_) is None]
         if waiting:
             return f"not evaluated yet: {', '.join(waiting)}"
+        if self._lost:
+            return self._lost
         overdue = self._overdue()
         return f"not evaluated for three intervals: {', '.join(overdue)}" if overdue else ""
 

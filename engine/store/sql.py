@@ -39,7 +39,7 @@ from engine.store.codec import decode, encode
 from engine.store.memory import KEPT_EVENTS, no_such_run
 
 KEPT_RUNS = timedelta(days=90)  # that have ended; the others stay
-PATIENCE = timedelta(seconds=10)
+PATIENCE = timedelta(seconds=3)
 """How long a call waits for another process to finish its transaction."""
 
 SENT_FOR = timedelta(days=30)
@@ -88,19 +88,42 @@ class SqlStore:
         self._insert: Callable[[Table], Any] = sqlite.insert if self._is_sqlite else postgresql.insert
         # SQLite has one writer at a time. Threads that wait here take turns; there they would race.
         self._turn = Lock()
+        self._path: Path | None = None
+        self._inode = (0, 0)
+
+    def _remember_file(self) -> None:
+        name = self._engine.url.database
+        if self._is_sqlite and name and name != ":memory:":
+            self._path = Path(name)
+            found = self._path.stat()
+            self._inode = found.st_dev, found.st_ino
 
     def prepare(self) -> None:
         """Make the tables, or bring them up to date."""
         try:
             with self._reading() as connection:
                 if schema.is_current(connection):
+                    self._remember_file()
                     return
             with self._writing() as connection:
                 if not self._is_sqlite:
                     connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
                 schema.migrate(connection)
+            self._remember_file()
         except schema.Unfit as error:
             raise StoreError(f"{self._where} {error}") from None
+
+    def lost(self) -> str:
+        """Say what became of the file of an SQLite store under its open connection; "" if it is where it was."""
+        if self._path is None:
+            return ""
+        try:
+            now = self._path.stat()
+        except OSError as error:
+            return f"{self._where}: {error.strerror or error}: what is kept from now on is lost at the next restart"
+        if (now.st_dev, now.st_ino) != self._inode:
+            return f"{self._where} is another file now: what is kept from now on is lost at the next restart"
+        return ""
 
     def alerts(self, rule_id: str) -> Sequence[Alert]:
         table = schema.alerts

@@ -102,9 +102,8 @@ tests:
     input_series: [{series: 'temperature{room="a"}', values: "20 60x9"}]
     alert_rule_test:
       - {eval_time: 2m30s, alertname: Hot}
-      - {eval_time: 3m, alertname: Hot, exp_alerts: [{%s}]}
-"""
-        % HOT_A,
+      - {eval_time: 3m, alertname: Hot, exp_alerts: [{HOT_A}]}
+""".replace("HOT_A", HOT_A),
         passes=True,
     ),
     "external labels and the external address in templates": Verdict(
@@ -129,10 +128,9 @@ tests:
   - interval: 1m
     input_series: [{series: 'temperature{room="a"}', values: "60x3 stale _x5"}]
     alert_rule_test:
-      - {eval_time: 3m, alertname: Hot, exp_alerts: [{%s}]}
+      - {eval_time: 3m, alertname: Hot, exp_alerts: [{HOT_A}]}
       - {eval_time: 4m, alertname: Hot}
-"""
-        % HOT_A,
+""".replace("HOT_A", HOT_A),
         passes=True,
     ),
     "a missing sample does not": Verdict(
@@ -141,11 +139,10 @@ tests:
   - interval: 1m
     input_series: [{series: 'temperature{room="a"}', values: "60x3 _x9"}]
     alert_rule_test:
-      - {eval_time: 4m, alertname: Hot, exp_alerts: [{%s}]}
-      - {eval_time: 7m, alertname: Hot, exp_alerts: [{%s}]}
+      - {eval_time: 4m, alertname: Hot, exp_alerts: [{HOT_A}]}
+      - {eval_time: 7m, alertname: Hot, exp_alerts: [{HOT_A}]}
       - {eval_time: 8m, alertname: Hot}
-"""
-        % (HOT_A, HOT_A),
+""".replace("HOT_A", HOT_A),
         passes=True,
     ),
     "keep_firing_for holds an alert and lets it go": Verdict(
@@ -155,10 +152,9 @@ tests:
   - interval: 1m
     input_series: [{series: 'temperature{room="a"}', values: "60 60 20x20"}]
     alert_rule_test:
-      - {eval_time: 4m, alertname: Hot, exp_alerts: [{%s}]}
+      - {eval_time: 4m, alertname: Hot, exp_alerts: [{HOT_A}]}
       - {eval_time: 5m, alertname: Hot}
-"""
-        % HOT_A,
+""".replace("HOT_A", HOT_A),
         passes=True,
     ),
     "a dip begins `for` anew": Verdict(
@@ -168,9 +164,8 @@ tests:
     input_series: [{series: 'temperature{room="a"}', values: "60 60 20 60x9"}]
     alert_rule_test:
       - {eval_time: 4m, alertname: Hot}
-      - {eval_time: 5m, alertname: Hot, exp_alerts: [{%s}]}
-"""
-        % HOT_A,
+      - {eval_time: 5m, alertname: Hot, exp_alerts: [{HOT_A}]}
+""".replace("HOT_A", HOT_A),
         passes=True,
     ),
 }

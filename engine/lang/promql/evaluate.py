@@ -11,7 +11,8 @@ left, stale markers end a series. Differences that remain are listed in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from engine.lang.promql.aggregations import aggregate
 from engine.lang.promql.functions import FUNCTIONS, Arguments, absent, computed, negated, single
 from engine.lang.promql.operators import combine
 from engine.lang.promql.parse import parse
+from engine.lang.promql.places import placed
 from engine.lang.promql.range_functions import RANGE_FUNCTIONS
 from engine.lang.promql.storage import Ints, Storage
 from engine.lang.promql.syntax import (
@@ -64,7 +66,10 @@ def evaluate(
     instants = np.round(np.asarray(times, dtype=np.float64) * 1000).astype(np.int64)
     if len(instants) == 0:
         return Window.of((), (), ())
+    node = parse(expr)
     scope = _Scope(
+        expr=expr,
+        root=node,
         storage=storage,
         times=instants,
         start=int(instants[0]),
@@ -72,7 +77,6 @@ def evaluate(
         lookback_ms=_milliseconds(lookback),
         subquery_step_ms=_milliseconds(subquery_step),
     )
-    node = parse(expr)
     if isinstance(node, RangeSelector | Subquery | Text):
         kind = "a string" if isinstance(node, Text) else "a range vector"
         raise ExpressionError(
@@ -87,8 +91,10 @@ def evaluate(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Scope:
-    """Where and when: the samples, the instants in milliseconds, and the ends of the whole evaluation."""
+    """The expression, the samples, the instants in milliseconds, and the ends of the whole evaluation."""
 
+    expr: str
+    root: Node
     storage: Storage
     times: Ints
     start: int
@@ -112,11 +118,23 @@ class _Scope:
                 return self._called(node)
             case Aggregation(operator, operand, parameter, grouping):
                 extra = None if parameter is None else self.value(parameter)
-                return aggregate(operator, self._vector(operand), extra, grouping)
+                vector = self._vector(operand)
+                with self._blame(node):
+                    return aggregate(operator, vector, extra, grouping)
             case Binary():
-                return combine(node, self.value(node.left), self.value(node.right))
+                left, right = self.value(node.left), self.value(node.right)
+                with self._blame(node):
+                    return combine(node, left, right)
             case RangeSelector() | Subquery():
                 raise AssertionError("the parser lets a range stand only where ranges() takes it")
+
+    @contextmanager
+    def _blame(self, node: Node) -> Iterator[None]:
+        """Give an error of `node` itself, not of a part of it, its place."""
+        try:
+            yield
+        except ExpressionError as error:
+            raise placed(error, node, self.root, self.expr) from None
 
     def _vector(self, node: Node) -> Vector:
         value = self.value(node)
@@ -191,12 +209,15 @@ class _Scope:
         if node.function in RANGE_FUNCTIONS:
             return self._over_range(node)
         values = [self.value(argument) for argument in node.arguments]
-        return FUNCTIONS[node.function](Arguments(values, self.times))
+        with self._blame(node):
+            return FUNCTIONS[node.function](Arguments(values, self.times))
 
     def _over_range(self, node: Call) -> Vector:
         ranges = [argument for argument in node.arguments if isinstance(argument, RangeSelector | Subquery)]
         parameters = [_number(self.value(other)) for other in node.arguments if other not in ranges]
-        return RANGE_FUNCTIONS[node.function].apply(self._ranges(ranges[0]), parameters, len(self.times))
+        windows = self._ranges(ranges[0])
+        with self._blame(node):
+            return RANGE_FUNCTIONS[node.function].apply(windows, parameters, len(self.times))
 
 
 def _number(value: Value) -> Scalar:

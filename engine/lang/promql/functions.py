@@ -122,7 +122,8 @@ def _clamp_max(arguments: Arguments) -> Vector:
 def _scalar(arguments: Arguments) -> Scalar:
     vector = arguments.vector(0)
     alone = vector.present.sum(axis=0) == 1
-    return np.where(alone, np.where(vector.present, vector.values, 0.0).sum(axis=0), np.nan)
+    only = np.where(vector.present, vector.values, -np.inf).max(axis=0, initial=-np.inf)
+    return np.where(alone, only, np.nan)
 
 
 def _sort(*, descending: bool) -> Function:

@@ -29,8 +29,8 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
-_WORD_OPERATORS = frozenset({"and", "or", "unless", "atan2"})
-_MODIFIERS = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right", "bool", "offset"})
+WORD_OPERATORS = frozenset({"and", "or", "unless", "atan2"})
+MODIFIERS = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right", "bool", "offset"})
 
 _BEFORE_TIMES = frozenset({"start", "end", "+", "-", "("})
 
@@ -137,11 +137,11 @@ def _misplaced(words: Sequence[Token]) -> int | None:
             in_braces = left.text == "{"
         if _cannot_follow(left, right, in_braces=in_braces):
             return right.start
-        if _ends_operand(left) and right.kind in ("word", "number", "string") and not _joins(right):
+        if ends_operand(left) and right.kind in ("word", "number", "string") and not _joins(right):
             return right.start
-        if _is_operator(left) and (right.kind in ("close", "comma") or _is_binary(right)):
+        if is_operator(left) and (right.kind in ("close", "comma") or _is_binary(right)):
             return right.start
-    if words and (_is_operator(words[-1]) or _joins(words[-1])):
+    if words and (is_operator(words[-1]) or _joins(words[-1])):
         return words[-1].start
     return next((token.start for token in words if token.kind == "other"), None)
 
@@ -158,18 +158,20 @@ def _cannot_follow(left: Token, right: Token, *, in_braces: bool) -> bool:
     )
 
 
-def _ends_operand(token: Token) -> bool:
-    plain_word = token.kind == "word" and token.text.lower() not in _WORD_OPERATORS | _MODIFIERS
+def ends_operand(token: Token) -> bool:
+    """Tell whether an operand may end with `token`; of a closing parenthesis it depends on what it opened."""
+    plain_word = token.kind == "word" and token.text.lower() not in WORD_OPERATORS | MODIFIERS
     return plain_word or token.kind in ("number", "string") or token.text in "}]"
 
 
 def _joins(token: Token) -> bool:
-    return token.text.lower() in _WORD_OPERATORS | _MODIFIERS
+    return token.text.lower() in WORD_OPERATORS | MODIFIERS
 
 
-def _is_operator(token: Token) -> bool:
-    return token.kind == "operator" or token.text.lower() in _WORD_OPERATORS
+def is_operator(token: Token) -> bool:
+    """Tell whether `token` is an operator, a sign or `@`."""
+    return token.kind == "operator" or token.text.lower() in WORD_OPERATORS
 
 
 def _is_binary(token: Token) -> bool:
-    return _is_operator(token) and token.text not in ("+", "-")
+    return is_operator(token) and token.text not in ("+", "-")

@@ -122,6 +122,9 @@ def _line(windows: Windows, origin_ms: Ints) -> tuple[Floats, Floats]:
     origin = (origin_ms - start).astype(np.longdouble) / 1000
     sum_x, sum_y = _floats(sums_x - count * origin), _floats(sums_y)
     sum_xy = _floats(sums_xy - origin * sums_y)
+    for odd in np.flatnonzero(~np.isfinite(sum_y)):  # infinities cannot be moved
+        inside = slice(windows.first[odd], windows.stop[odd])
+        sum_xy[odd] = ((x[inside] - origin[odd]) * y[inside]).sum()
     sum_xx = _floats(sums_xx - origin * (2 * sums_x - count * origin))
     slope = (sum_xy - sum_x * sum_y / count) / (sum_xx - sum_x * sum_x / count)
     level = sum_y / count - slope * sum_x / count

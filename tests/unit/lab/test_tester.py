@@ -144,10 +144,10 @@ def test_two_alerts_that_are_expected_alike_are_two() -> None:
 
 
 def test_a_long_life_is_drawn_in_sixty_signs_and_marks_the_place() -> None:
-    test = FIRES_AT_3M.replace("60x9", "20x299 60x300") + (
-        "alert_rule_test: [{eval_time: 310m, alertname: Hot}, {eval_time: 599m, alertname: Hot, exp_alerts: [%s]}]"
-        % HOT_A
-    )
+    test = FIRES_AT_3M.replace("60x9", "20x299 60x300")
+    test += (
+        "alert_rule_test: [{eval_time: 310m, alertname: Hot}, {eval_time: 599m, alertname: Hot, exp_alerts: [HOT_A]}]"
+    ).replace("HOT_A", HOT_A)
     ((_, said),) = failures(HOT, test)
     assert said[-1] == f"  timeline 0s {'.' * 30}FF|{'F' * 28} 9h59m   {LEGEND}"
 

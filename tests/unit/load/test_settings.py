@@ -32,8 +32,8 @@ def test_variables_are_filled_in_and_two_dollars_are_one(full):
 
 
 def test_a_value_from_the_environment_cannot_become_yaml(monkeypatch):
-    monkeypatch.setenv("ENGINE_TEST_HOST", 'x", timeout: 1s, max_samples: 1, z: "\n- a: {')
-    assert load_settings(FILES / "full.good.yaml").prometheus.url.startswith('http://x", timeout: 1s')
+    monkeypatch.setenv("ENGINE_TEST_HOST", 'x/", timeout: 1s, max_samples: 1, z: "\n- a: {')
+    assert load_settings(FILES / "full.good.yaml").prometheus.url.startswith('http://x/", timeout: 1s')
 
 
 def test_a_variable_may_hold_a_value_of_any_type(monkeypatch):

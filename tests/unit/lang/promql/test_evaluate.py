@@ -44,6 +44,7 @@ SERIES = load(
     reset=[0, 10, 20, 5, 15, 25, 0, 10, 20, 30, 40],
     odd=[1, NAN, 3, INF, 5],
     flat=[7, 7, 7, 7, 7],
+    sunk=[0, 1, 2, -INF],
     cpu__n_1__c_a=[1, 2, 3],
     cpu__n_1__c_b=[4, 5, 6],
     cpu__n_2__c_a=[7, 8, 9],
@@ -93,6 +94,7 @@ SERIES = load(
         ("deriv(ramp[5m])", 5, 10 / 60),
         ("predict_linear(ramp[5m], 60)", 5, 60),
         ("predict_linear(ramp[5m] offset 1m, 60)", 5, 60),  # from the instant of evaluation
+        ("predict_linear(sunk[5m] offset -30s, 60)", 2.5, -INF),
         ("deriv(flat[5m])", 4, 0),
         ("max_over_time(ramp[3m:1m])", 5.5, 50),  # at whole minutes: 3, 4, 5
         ("sum_over_time(ramp[3m:1m])", 5.5, 120),

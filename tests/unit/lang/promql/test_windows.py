@@ -39,7 +39,7 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("call", CALLS)
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(
     rows=st.lists(
         st.lists(st.tuples(st.integers(1, 200), VALUES), min_size=1, max_size=30), min_size=1, max_size=3
