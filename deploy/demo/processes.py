@@ -215,10 +215,18 @@ def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> None
 
 
 def exit_on_signals() -> None:
-    """Let TERM and HUP end us as Ctrl-C does, by an exception, so that context managers get their turn."""
+    """Let INT, TERM and HUP end us by an exception, so that context managers get their turn, and only once.
+
+    A second signal would interrupt the very clean-up that it asks for; what follows the first is bounded in time.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def leave(number: int, _frame: FrameType | None) -> None:
+        for each in numbers:
+            signal.signal(each, signal.SIG_IGN)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         raise SystemExit(128 + number)
 
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGHUP, leave)
+    for number in numbers:
+        signal.signal(number, leave)

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from engine.flow.clusters import Clusters
-from engine.flow.engine import Engine
+from engine.errors import ExpressionError
+from engine.flow.evaluator import Evaluator
+from engine.flow.events import Events
 from engine.flow.slots import interval_of
-from engine.lab.cluster import LabRay
-from engine.lang.promql import Storage
+from engine.lab.sources import Ground, RecordingStage, StageSource, embedded, signal_window
+from engine.lang.promql import selects
 from engine.model.alert import Alert
 from engine.model.duration import Duration
 from engine.model.playbook import Mode, Playbook, Run
-from engine.model.ports import Point, Source
 from engine.model.rule import AlertingRule, RecordingRule, RuleGroup
-from engine.model.series import Window
 from engine.model.settings import EngineAlerts, RayCluster, RemediationSettings, Settings
-from engine.model.testing import InputSeries, TestGroup
+from engine.model.testing import TestGroup
 from engine.query.ahead import AheadSource
-from engine.query.embedded import EmbeddedSource
 from engine.store.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from engine.flow.engine import Engine
 
 ALERTS, ALERTS_FOR_STATE = "ALERTS", "ALERTS_FOR_STATE"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class Moment(NamedTuple):
     """How things were after one round of evaluations."""
 
     at: datetime
@@ -44,65 +43,13 @@ class Story:
     """What happened in a test group, in order, and the series it happened on."""
 
     start: datetime
-    source: Source
+    source: Ground
+    stage: StageSource  # the same as the rules saw it: with `input_signal`, and ahead of time
     moments: list[Moment] = field(default_factory=list)
 
     def at(self, after: timedelta) -> Moment:
         """Return the newest moment that is not later than `after` from the start."""
-        wanted = self.start + after
-        return max((moment for moment in self.moments if moment.at <= wanted), key=lambda moment: moment.at)
-
-
-class LabSource:
-    """The test's series behind PromQL; what rules make is added to them."""
-
-    def __init__(self, storage: Storage, subquery_step: timedelta) -> None:
-        self._storage = storage
-        self._source = EmbeddedSource(storage, Duration.of(subquery_step))
-
-    def instant(self, expr: str, at: datetime) -> Window:
-        """Evaluate at one instant."""
-        return self._source.instant(expr, at)
-
-    def range(self, expr: str, start: datetime, end: datetime, step: timedelta) -> Window:
-        """Evaluate on a grid."""
-        return self._source.range(expr, start, end, step)
-
-    def add(self, points: Sequence[Point]) -> None:
-        """Add what a rule made."""
-        for labels, at, value in points:
-            instant = [round(at.timestamp() * 1000)]
-            self._storage.add(labels, instant, [math.nan if value is None else value], [value is None])
-
-
-class StageSource:
-    """What the engine asks in a test: expressions ahead of time, `input_signal` in place of a rule's `expr`."""
-
-    def __init__(
-        self, lab: LabSource, ahead: Mapping[timedelta, AheadSource], signals: Mapping[str, Window]
-    ) -> None:
-        self._lab = lab
-        self._ahead = ahead
-        self._signals = signals
-        self._any = next(iter(ahead.values()), None)
-
-    def instant(self, expr: str, at: datetime) -> Window:
-        """Evaluate at one instant."""
-        if expr in self._signals:
-            return _sample(self._signals[expr], [at.timestamp()])
-        return self._any.instant(expr, at) if self._any is not None else self._lab.instant(expr, at)
-
-    def range(self, expr: str, start: datetime, end: datetime, step: timedelta) -> Window:
-        """Evaluate on a grid."""
-        if expr in self._signals:
-            count = (end - start) // step + 1
-            return _sample(self._signals[expr], [(start + i * step).timestamp() for i in range(count)])
-        source = self._ahead.get(step)
-        return (source or self._lab).range(expr, start, end, step)
-
-    def record(self, points: Sequence[Point]) -> None:
-        """Take what a rule made, for the later rules to read."""
-        self._lab.add(points)
+        return self.moments[bisect_right(self.moments, self.start + after, key=lambda moment: moment.at) - 1]
 
 
 def live_through(
@@ -113,42 +60,52 @@ def live_through(
     playbooks: Mapping[str, Playbook],
     interval: timedelta,
     own_intervals: bool,
+    ground: Ground | None = None,
 ) -> Story:
     """Run a test group to the last instant that it asks about.
 
     Unless `own_intervals`, every group is evaluated at `interval` (promtool's way), which also lies between two
-    samples where the test does not say.
+    samples where the test does not say. `ground` holds the test's series; without it they are kept in memory.
     """
     groups = [_bare(group, None if own_intervals else interval) for group in groups]
     spacing = test.interval or interval
     end = test.start + last_question(test, spacing)
-    lab = LabSource(_storage(test, spacing), interval)
-    source = _stage(test, groups, lab, spacing, end)
-    engine = Engine(
-        settings=_quiet(settings, test),
-        groups=groups,
-        playbooks=playbooks,
-        source=source,
-        store=MemoryStore(),
-        clusters=_clusters(settings),
-    )
-    story = Story(test.start, lab)
-    due = {group.id: test.start for group in groups}
-    while due and (at := min(due.values())) <= end:
-        for group in groups:
-            if due[group.id] == at:
-                engine.tick(group.id, at)
-                due[group.id] = at + interval_of(group)
-        engine.flush(at)
-        engine.heal(at)
-        story.moments.append(_moment(engine, at))
+    ground = ground or embedded(test, spacing, interval)
+    stage = _stage(test, groups, ground, spacing, end)
+    story = Story(test.start, ground, stage)
+    settings, store = _quiet(settings, test), MemoryStore()
+    if test.remediation_test:
+        engine = _engine(settings, groups, playbooks, stage, store)
+        evaluator = engine.evaluator
+    else:  # nobody asks who is told and what is healed
+        engine, events = None, Events(store)
+        evaluator = Evaluator(settings=settings, groups=groups, source=stage, store=store, events=events)
+    for at, due in _slots(groups, test.start, end):
+        for group in due:
+            (engine or evaluator).tick(group.id, at)
+        if engine is not None:
+            engine.flush(at)
+            engine.heal(at)
+        story.moments.append(_moment(evaluator, store, at))
     if not story.moments:  # no rules at all
-        story.moments.append(_moment(engine, test.start))
+        story.moments.append(_moment(evaluator, store, test.start))
     return story
 
 
+def _slots(
+    groups: Sequence[RuleGroup], start: datetime, end: datetime
+) -> Iterator[tuple[datetime, list[RuleGroup]]]:
+    """Yield the instants at which anything is evaluated, and the groups that are, in their order."""
+    due = {group.id: start for group in groups}
+    while due and (at := min(due.values())) <= end:
+        now = [group for group in groups if due[group.id] == at]
+        yield at, now
+        for group in now:
+            due[group.id] = at + interval_of(group)
+
+
 def last_question(test: TestGroup, spacing: timedelta) -> timedelta:
-    """Return the latest `eval_time` of a test group; with `never`, at least the length of its series."""
+    """Return the latest `eval_time` of a test group; with `never` and `timeline`, at least the length of its series."""
     asked: list[timedelta] = [
         question.eval_time
         for kind in (
@@ -160,7 +117,8 @@ def last_question(test: TestGroup, spacing: timedelta) -> timedelta:
         )
         for question in kind
     ]
-    if test.never:
+    asked += [span.end or span.start for life in test.timeline for span in (*life.pending, *life.firing)]
+    if test.never or test.timeline:
         asked.append(length_of(test, spacing))
     return max(asked, default=timedelta())
 
@@ -168,18 +126,38 @@ def last_question(test: TestGroup, spacing: timedelta) -> timedelta:
 def length_of(test: TestGroup, spacing: timedelta) -> timedelta:
     """Return how long the series of a test group last, whose samples lie `spacing` apart."""
     longest = max((len(series.values) for series in (*test.input_series, *test.input_signal)), default=1)
-    return spacing * max(0, longest - 1)
+    ends = [
+        timedelta(seconds=float(series.times[-2 if series.stale[-1] else -1]) - test.start.timestamp())
+        for series in test.input_files
+    ]
+    return max([spacing * max(0, longest - 1), *ends])
 
 
-def _moment(engine: Engine, at: datetime) -> Moment:
-    errors = {rule_id: status.error for rule_id, status in engine.status.items() if status.error}
-    return Moment(at=at, alerts=tuple(engine.alerts()), errors=errors, runs=tuple(engine.store.runs()))
+def reads_made(test: TestGroup, groups: Sequence[RuleGroup]) -> bool:
+    """Tell whether any rule, template or question of a test may read what rules make."""
+    rules = [rule for group in groups for rule in group.rules]
+    made = {rule.record for rule in rules if isinstance(rule, RecordingRule)} | {ALERTS, ALERTS_FOR_STATE}
+    asked = {rule.expr for rule in rules} | {it.expr for it in test.promql_expr_test}
+    for rule in rules:
+        if isinstance(rule, AlertingRule):
+            asked |= {*rule.detect.inputs.values()}
+            if any("query" in text for text in (*rule.annotations.values(), *rule.labels.values())):
+                return True
+    try:
+        return any(selects(expr, name) for expr in asked for name in made)
+    except ExpressionError:
+        return True  # it is asked of a real server, which reads more PromQL
+
+
+def _moment(evaluator: Evaluator, store: MemoryStore, at: datetime) -> Moment:
+    errors = {rule_id: status.error for rule_id, status in evaluator.status.items() if status.error}
+    return Moment(at, tuple(evaluator.alerts()), errors, tuple(store.runs()))
 
 
 def _bare(group: RuleGroup, interval: timedelta | None) -> RuleGroup:
     """Return a group without its enrichers, which look at a real cluster, and at another interval if one is given."""
     rules = tuple(
-        replace(rule, enrich=()) if isinstance(rule, AlertingRule) else rule for rule in group.rules
+        replace(rule, enrich=()) if isinstance(rule, AlertingRule) and rule.enrich else rule for rule in group.rules
     )
     return replace(group, rules=rules, interval=group.interval if interval is None else Duration.of(interval))
 
@@ -199,56 +177,41 @@ def _quiet(settings: Settings, test: TestGroup) -> Settings:
     )
 
 
-def _clusters(settings: Settings) -> Clusters:
+def _engine(
+    settings: Settings,
+    groups: Sequence[RuleGroup],
+    playbooks: Mapping[str, Playbook],
+    source: StageSource,
+    store: MemoryStore,
+) -> Engine:
+    """Return a whole engine, whose cluster is made up."""
+    from engine.flow.clusters import Clusters  # noqa: PLC0415 - most tests ask for no remedy
+    from engine.flow.engine import Engine  # noqa: PLC0415
+    from engine.lab.cluster import LabRay  # noqa: PLC0415
+
     entries = settings.ray.clusters or (RayCluster(name="lab", address="http://lab"),)
     ray = LabRay()
-    return Clusters(entries, lambda _entry, _address: ray)
-
-
-def _storage(test: TestGroup, interval: timedelta) -> Storage:
-    storage = Storage()
-    for series in test.input_series:
-        there = np.asarray(series.present) | np.asarray(series.stale)
-        times = round(test.start.timestamp() * 1000) + np.flatnonzero(there) * round(
-            interval.total_seconds() * 1000
-        )
-        storage.add(series.labels, times, series.values[there], np.asarray(series.stale)[there])
-    return storage
+    return Engine(
+        settings=settings,
+        groups=groups,
+        playbooks=playbooks,
+        source=source,
+        store=store,
+        clusters=Clusters(entries, lambda _entry, _address: ray),
+    )
 
 
 def _stage(
-    test: TestGroup, groups: Sequence[RuleGroup], lab: LabSource, interval: timedelta, end: datetime
+    test: TestGroup, groups: Sequence[RuleGroup], ground: Ground, interval: timedelta, end: datetime
 ) -> StageSource:
     rules = [rule for group in groups for rule in group.rules]
     recorded = {rule.record for rule in rules if isinstance(rule, RecordingRule)} | {ALERTS, ALERTS_FOR_STATE}
     steps = {interval_of(group) for group in groups}
     steps |= {rule.detect.step for rule in rules if isinstance(rule, AlertingRule) and rule.detect.lookback}
-    ahead = {step: AheadSource(lab, step, end, recorded) for step in sorted(steps) if step}
+    ahead = {step: AheadSource(ground, step, end, recorded) for step in sorted(steps) if step}
     signals = {}
     if test.input_signal:
-        window = _window(test.input_signal, test.start, interval)
+        window = signal_window(test.input_signal, test.start, interval)
         signals = {rule.expr: window for rule in rules if isinstance(rule, AlertingRule)}
-    return StageSource(lab, ahead, signals)
-
-
-def _window(series: Sequence[InputSeries], start: datetime, interval: timedelta) -> Window:
-    length = max(len(one.values) for one in series)
-    values = np.full((len(series), length), np.nan)
-    present = np.zeros((len(series), length), dtype=bool)
-    for row, one in enumerate(series):
-        values[row, : len(one.values)] = one.values
-        present[row, : len(one.values)] = one.present
-    times = start.timestamp() + np.arange(length, dtype=np.float64) * interval.total_seconds()
-    return Window(tuple(one.labels for one in series), times, values, present)
-
-
-def _sample(window: Window, times: Sequence[float]) -> Window:
-    """Return a window's samples at `times`: the newest that is at most one and a half steps old."""
-    step = window.times[1] - window.times[0] if len(window.times) > 1 else 60.0
-    wanted = np.asarray(times, dtype=np.float64)
-    index = np.searchsorted(window.times, wanted + 1e-6, side="right") - 1
-    fresh = (index >= 0) & (wanted - window.times[np.maximum(index, 0)] < 1.5 * step)
-    present = window.present[:, np.maximum(index, 0)] & fresh
-    values = np.where(present, window.values[:, np.maximum(index, 0)], np.nan)
-    keep = np.flatnonzero(present.any(axis=1))
-    return Window(tuple(window.labels[i] for i in keep), wanted, values[keep], present[keep])
+    kind = RecordingStage if reads_made(test, groups) else StageSource
+    return kind(ground, ahead, signals)

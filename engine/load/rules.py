@@ -32,6 +32,7 @@ class Loaded:
 
     groups: tuple[RuleGroup, ...] = ()
     tests: tuple[TestFile, ...] = ()
+    beyond: tuple[Problem, ...] = ()  # PromQL that only a real server answers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,7 @@ def load_rules(paths: Iterable[str | Path], *, interval: Duration = PROMTOOL_INT
     return Loaded(
         groups=tuple(group for each in loaded for group in each.groups),
         tests=tuple(test for each in loaded for test in each.tests),
+        beyond=tuple(problem for each in loaded for problem in each.beyond),
     )
 
 
@@ -101,13 +103,15 @@ def _read_file(decoder: Decoder, interval: Duration, problems: list[Problem]) ->
             raise decoder.fail(
                 kind or root, f"an object of kind PrometheusRule is expected, got {kind or 'none'}"
             )
-        return Loaded(groups=decoder.record(root, _PrometheusRule).spec.groups)
+        groups = decoder.record(root, _PrometheusRule).spec.groups
+        return Loaded(groups=groups, beyond=tuple(decoder.beyond))
     if "groups" not in root.entries and ("tests" in root.entries or "rule_files" in root.entries):
         return Loaded(tests=(_read_test_file(decoder, root, interval, problems),))
     with decoder.reading(readers_of_tests(interval, inline=True)):
         file = decoder.record(root, _RuleFile)
-    tests = (TestFile(file=decoder.path, tests=file.tests, groups=file.groups),) if file.tests else ()
-    return Loaded(groups=file.groups, tests=tests)
+    beyond = tuple(decoder.beyond)
+    tests = TestFile(file=decoder.path, tests=file.tests, groups=file.groups, beyond=beyond)
+    return Loaded(groups=file.groups, tests=(tests,) if file.tests else (), beyond=beyond)
 
 
 def _is_object(node: Node | None) -> bool:
@@ -130,8 +134,10 @@ def _read_test_file(
     if len(set(file.group_eval_order)) < len(file.group_eval_order):
         decoder.report(root.entries["group_eval_order"].key, "'group_eval_order' names a group twice")
     folder = Path(decoder.path).parent
-    loaded = _load_all(find_files(file.rule_files, problems, folder), interval, problems)
-    return replace(file, groups=tuple(group for each in loaded for group in each.groups))
+    loaded = list(_load_all(find_files(file.rule_files, problems, folder), interval, problems))
+    beyond = (problem for each in loaded for problem in each.beyond)
+    groups = tuple(group for each in loaded for group in each.groups)
+    return replace(file, groups=groups, beyond=(*decoder.beyond, *beyond))
 
 
 def _read_group(decoder: Decoder, node: Node, _what: str, *, interval: Duration) -> RuleGroup:

@@ -6,14 +6,16 @@ alone. In a rule file's own `tests:`, annotations that are not mentioned are not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from engine.load.expressions import check_expr
 from engine.load.matchers import Misread, parse_series
 from engine.load.nodes import MappingNode, Node, ScalarNode, is_null
+from engine.load.recordings import read_recordings
 from engine.load.records import Decoder, Invalid, Reader
 from engine.load.signals import MAX_SAMPLES, Part, Samples, find_part, generate, parse_values
 from engine.model.alert import AlertState
@@ -27,7 +29,10 @@ from engine.model.testing import (
     InputSeries,
     Never,
     PromqlExprTest,
+    RecordedSeries,
+    Span,
     TestGroup,
+    Timeline,
 )
 
 PROMTOOL_INTERVAL = Duration(minutes=1)
@@ -36,8 +41,6 @@ _STATES = {"pending": AlertState.PENDING, "firing": AlertState.FIRING, "inactive
 
 REFUSED = {
     "histogram": "native histograms are not supported",
-    "timeline": "it is not implemented yet; use several alert_rule_test with `state`",
-    "input_files": "it is not implemented yet; use input_series",
     "metricsql_expr_test": "only PromQL is evaluated in tests; use promql_expr_test",
 }
 """Why some fields of test files, here or elsewhere, are not known."""
@@ -52,6 +55,8 @@ def readers_of_tests(interval: Duration, *, inline: bool) -> Mapping[Any, Reader
         PromqlExprTest: _read_promql_expr_test,
         ExpectedSample: _read_expected_sample,
         Never: _read_never,
+        Timeline: _read_timeline,
+        tuple[Span, ...]: _read_spans,
         datetime: _read_start,
     }
 
@@ -64,7 +69,18 @@ def _read_group(decoder: Decoder, node: Node, what: str, *, interval: Duration) 
     for key in ("input_series", "input_signal"):
         if (series := node.get(key)) is not None:
             given[key] = tuple(_read_all_series(decoder, series, key, given["interval"]))
-    return decoder.record(node, TestGroup, given=given, beside=("interval", "input_series", "input_signal"))
+    if (files := node.get("input_files")) is not None:
+        recorded: tuple[RecordedSeries, ...] = tuple(decoder.attempt(lambda: list(read_recordings(decoder, files))) or ())
+        given["input_files"] = recorded
+        given["start"] = _first_sample(recorded)
+    beside = ("interval", "input_series", "input_signal", "input_files")
+    return decoder.record(node, TestGroup, given=given, beside=beside)
+
+
+def _first_sample(recorded: Iterable[RecordedSeries]) -> datetime:
+    """Return when a test begins that names no start: with the first sample that was recorded."""
+    first = min((float(series.times[0]) for series in recorded), default=0.0)
+    return _EPOCH + timedelta(seconds=first)
 
 
 def _sample_interval(decoder: Decoder, node: MappingNode, default: Duration) -> Duration:
@@ -222,3 +238,33 @@ def _read_never(decoder: Decoder, node: Node, what: str) -> Never:
     if isinstance(node, ScalarNode) and not is_null(node):
         return Never(alertname=node.value, origin=Origin(decoder.path, node.line, node.column))
     return decoder.record(node, Never, what)
+
+
+def _read_timeline(decoder: Decoder, node: Node, what: str) -> Timeline:
+    """When alerts are pending and when they fire; the spans must not overlap."""
+    timeline = decoder.record(node, Timeline, what)
+    spans = sorted([*timeline.pending, *timeline.firing], key=lambda span: span.start)
+    for one, other in pairwise(spans):
+        if one.end is None or one.end > other.start:
+            decoder.report(node, f"{one} and {other} overlap; a span ends where the next one begins")
+    return timeline
+
+
+def _read_spans(decoder: Decoder, node: Node, what: str) -> tuple[Span, ...]:
+    """One span or a list of them: `12m..15m`, or `12m..` to the test's end."""
+    if isinstance(node, ScalarNode):
+        return (_read_span(decoder, node, what),)
+    with decoder.reading({Span: _read_span}):
+        return tuple(decoder.sequence(node, Span, what))
+
+
+def _read_span(decoder: Decoder, node: Node, what: str) -> Span:
+    if isinstance(node, ScalarNode):
+        start, dots, end = (part.strip() for part in node.value.partition(".."))
+        try:
+            span = Span(Duration.parse(start), Duration.parse(end) if end else None)
+        except ValueError:
+            dots = ""
+        if dots and (span.end is None or span.end > span.start):
+            return span
+    raise decoder.fail(node, f"{what} must be a span such as 12m..15m, or 12m.. to the end, got {node}")

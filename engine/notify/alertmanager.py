@@ -37,7 +37,7 @@ def payload(
     still_fires_until = at + _LOST_MESSAGES * max(interval, resend_delay)
     return [
         {
-            "annotations": {name: alert.annotations[name] for name in sorted(alert.annotations)},
+            **_annotations(alert),
             "endsAt": _instant(alert.resolved_at or still_fires_until),
             "startsAt": _instant(alert.fired_at or alert.active_at),
             "generatorURL": generator_url(alert),
@@ -62,6 +62,12 @@ def needs_sending(alert: Alert, *, last_sent: datetime | None, at: datetime, res
 def graph_link(external_url: str, expr: str) -> str:
     """Return the page on which the Prometheus at `external_url` shows `expr`."""
     return f"{external_url.rstrip('/')}/graph?g0.expr={escape_query(canonical(expr))}&g0.tab=1"
+
+
+def _annotations(alert: Alert) -> dict[str, dict[str, str]]:
+    """Return the annotations under their key, which is left out where there are none."""
+    texts = {name: alert.annotations[name] for name in sorted(alert.annotations)}
+    return {"annotations": texts} if texts else {}
 
 
 def _instant(at: datetime) -> str:

@@ -73,22 +73,25 @@ def same_but_for_unreadable_dates(found: Difference) -> bool:
 
 
 def same_but_for_last_digits(found: Difference) -> bool:
-    """Tell whether the answers are the same if numbers in the label `v` count as equal when they are close."""
-    if not found.uses("count_values") or found.ours is None or found.theirs is None:
+    """Tell whether the same numbers were counted, if those that are close are the same."""
+    root = parse(found.query.expr)
+    counts = isinstance(root, Aggregation) and root.operator == "count_values"
+    if not counts or found.ours is None or found.theirs is None:
         return False
-    ours, theirs = _counts(found.ours), _counts(found.theirs)
+    ours, theirs = _counted(found.ours), _counted(found.theirs)
     return len(ours) == len(theirs) and all(
-        mine[0] == other[0] and mine[2:] == other[2:] and close(mine[1], other[1])
+        mine[:-1] == other[:-1] and close(mine[-1], other[-1])
         for mine, other in zip(ours, theirs, strict=True)
     )
 
 
-def _counts(answer: Answer) -> list[tuple[str, float, int, float]]:
-    """Return (labels, number in the label `v`, step, value) of every element."""
+def _counted(answer: Answer) -> list[tuple[str, int, bool, float]]:
+    """Return (group, step, is it NaN, number) of every element that was counted, from the label `v`."""
     return sorted(
-        (str(labels.without("v")), float(labels.get("v", "0").replace("NaN", "-1")), step, value)
+        (str(labels.without("v")), step, labels["v"] == "NaN", float(labels["v"].replace("NaN", "0")))
         for labels, row in answer.items()
-        for step, value in row.items()
+        for step, count in row.items()
+        for _ in range(round(count))
     )
 
 

@@ -64,7 +64,9 @@ def test_a_request_may_be_large(server, writer):
 
 def test_several_instants_of_one_series_may_come_at_once(server, writer):
     writer.write([Point(Labels(__name__="m"), T0 + step * SECOND, float(step)) for step in range(5)])
-    assert [list(samples(server, "m", T0 + step * SECOND).values()) for step in range(5)] == [[n] for n in range(5)]
+    assert [list(samples(server, "m", T0 + step * SECOND).values()) for step in range(5)] == [
+        [n] for n in range(5)
+    ]
 
 
 def test_a_stale_marker_ends_a_series_at_once(server, writer):

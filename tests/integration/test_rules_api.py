@@ -202,9 +202,7 @@ def evaluated_like(server: Prometheus, files: list[Path]) -> Engine:
 
 @contextmanager
 def served(engine: Engine) -> Iterator[str]:
-    checks = Checks(
-        healthy=str, ready=str, reload=lambda: None, metrics=bytes, engine=lambda: engine
-    )
+    checks = Checks(healthy=str, ready=str, reload=lambda: None, metrics=bytes, engine=lambda: engine)
     port = ports.free_port()
     http = HttpServer(application(checks), "127.0.0.1", port)
     http.start()

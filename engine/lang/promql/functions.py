@@ -68,8 +68,8 @@ def _date(part: Callable[[np.ndarray[Any, np.dtype[np.datetime64]]], Any]) -> Fu
 
     def function(arguments: Arguments) -> Vector:
         vector = arguments.vector(0) if arguments.values else single(arguments.times / 1000)
-        # What no calendar reaches has no date; Prometheus answers whatever an overflow leaves.
-        readable = np.abs(vector.values) < 1e14
+        # What no calendar reaches has no date; Prometheus answers what its processor makes of an overflow.
+        readable = np.abs(vector.values) < 9e18
         seconds = np.where(readable, vector.values, 0.0).astype(np.int64).astype("datetime64[s]")
         return computed(vector, np.where(readable, part(seconds), np.nan))
 
@@ -194,6 +194,11 @@ def absent(present: Vector, known: Labels) -> Vector:
     return merge(Vector.of([Row(known, np.ones(len(missing)), missing)], len(missing)))
 
 
+def _half_exp(values: Floats) -> Floats:
+    """Return what Go takes for hyperbolic functions of large values: infinite a little early."""
+    return np.exp(np.abs(values)) * 0.5
+
+
 _MATH: dict[str, Callable[[Floats], Floats]] = {
     "abs": np.abs,
     "acos": np.arccos,
@@ -204,7 +209,7 @@ _MATH: dict[str, Callable[[Floats], Floats]] = {
     "atanh": np.arctanh,
     "ceil": np.ceil,
     "cos": np.cos,
-    "cosh": np.cosh,
+    "cosh": lambda values: np.where(np.abs(values) > 21, _half_exp(values), np.cosh(values)),
     "deg": np.degrees,
     "exp": np.exp,
     "floor": np.floor,
@@ -214,7 +219,9 @@ _MATH: dict[str, Callable[[Floats], Floats]] = {
     "rad": np.radians,
     "sgn": np.sign,
     "sin": np.sin,
-    "sinh": np.sinh,
+    "sinh": lambda values: np.where(
+        np.abs(values) > 21, np.copysign(_half_exp(values), values), np.sinh(values)
+    ),
     "sqrt": np.sqrt,
     "tan": np.tan,
     "tanh": np.tanh,

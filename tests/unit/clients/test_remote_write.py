@@ -93,7 +93,9 @@ def bits(value: float | None) -> bytes:
 
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5)
-LABELS = st.dictionaries(NAMES, st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300)).map(Labels)
+LABELS = st.dictionaries(
+    NAMES, st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300)
+).map(Labels)
 POINTS = st.builds(
     Point,
     LABELS,
@@ -272,7 +274,9 @@ def test_the_samples_that_come_too_late_are_found_and_the_others_delivered(stub,
         return 204, ""
 
     stub.answer = answer
-    with pytest.raises(SamplesRejected, match=r"the sample is late\b.* \(2 of 7 samples\)|the sample is later") as caught:
+    with pytest.raises(
+        SamplesRejected, match=r"the sample is late\b.* \(2 of 7 samples\)|the sample is later"
+    ) as caught:
         write_to(stub, named("a", "b", "late", "c", "later", "d", "e"))
     assert caught.value.count == 2
     assert taken == ["a", "b", "c", "d", "e"]
@@ -300,7 +304,9 @@ def test_nobody_there_and_an_answer_that_never_comes_are_tried_again_later():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         settings = RemoteWrite(url=f"http://127.0.0.1:{port}/", timeout=Duration(milliseconds=200))
-        with pytest.raises(QueryUnavailable, match=rf"127\.0\.0\.1:{port} gave no whole answer within 0\.\d+ s"):
+        with pytest.raises(
+            QueryUnavailable, match=rf"127\.0\.0\.1:{port} gave no whole answer within 0\.\d+ s"
+        ):
             RemoteWriter(settings).write([POINT])
     with pytest.raises(QueryUnavailable, match="connection refused"):
         RemoteWriter(settings).write([POINT])
@@ -338,7 +344,11 @@ def server_context(certificate) -> ssl.SSLContext:
     ],
 )
 def test_a_servers_certificate_is_held_against_what_the_settings_say(certificate, tls, error):
-    given = None if tls is None else Tls(**{**tls, **({"ca_file": str(certificate[0])} if "ca_file" in tls else {})})
+    given = (
+        None
+        if tls is None
+        else Tls(**{**tls, **({"ca_file": str(certificate[0])} if "ca_file" in tls else {})})
+    )
     with receiving(server_context(certificate)) as stub:
         if error is None:
             write_to(stub, tls_config=given)

@@ -174,7 +174,9 @@ def test_every_sample_is_written_failed_dropped_or_pending(steps):
             bench.queue.put(points(range(put, put + count)))
             put += count
             continue
-        bench.receiver.failures = {"away": [QueryUnavailable("")], "refuse": [QueryRejected("")]}.get(step, [])
+        bench.receiver.failures = {"away": [QueryUnavailable("")], "refuse": [QueryRejected("")]}.get(
+            step, []
+        )
         try:
             bench.queue.flush(T0 + second * timedelta(minutes=1))
         except (QueryUnavailable, QueryRejected):

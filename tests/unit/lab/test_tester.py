@@ -104,6 +104,18 @@ LEGEND = "(. nothing, p pending, F firing, | here)"
         ),
         (
             "3m",
+            expecting(HOT_A.replace("}}", "}, exp_annotations: {}}")),
+            [
+                "expected firing, at the evaluation @ 3m",
+                '  firing   {room="a", severity="page"}  with other annotations:',
+                "- summary: (none)",
+                "+ summary: a is at 60",
+                *PENDING,
+                f"  timeline 0s .ppF| 3m   {LEGEND}",
+            ],
+        ),
+        (
+            "3m",
             ", state: inactive",
             [
                 "expected active, at the evaluation @ 3m",

@@ -319,4 +319,6 @@ def test_a_key_is_of_one_attempt_at_one_step_of_one_run() -> None:
     keys = [step_key(run, index, attempt) for index in (0, 1) for attempt in (1, 2)]
     assert len({*keys, step_key(other, 0, 1)}) == 5
     assert keys[0] == step_key(planned(playbook), 0, 1), "a restart finds the same"
+    twins = replace(run, steps=(run.steps[0], run.steps[0]))
+    assert step_key(twins, 0, 1) != step_key(twins, 1, 1), "whatever the steps are called"
     assert all(key.startswith("engine-") and len(key) == 39 for key in keys)
