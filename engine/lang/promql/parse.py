@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -21,6 +21,8 @@ from engine.errors import ExpressionError
 from engine.lang.promql.aggregations import AGGREGATIONS
 from engine.lang.promql.functions import FUNCTIONS
 from engine.lang.promql.lexis import (
+    WORD_OPERATORS,
+    Token,
     find_alternative,
     find_culprit,
     find_word,
@@ -150,9 +152,14 @@ def split_comparison(expr: str) -> Comparison | None:
     return Comparison(left.prettify().strip(), operator, float(right.val))
 
 
+MOST_OPERATORS, MOST_POWERS, DEEPEST = 250, 30, 60
+_JOINING = WORD_OPERATORS | {"+", "-", "*", "/", "%", "^", "==", ">", "<", ">=", "<="}
+
+
 def _read(expr: str) -> Any:
     """Return promql_parser's tree."""
     words = tokens(expr)
+    refuse_giants(expr, words)
     for word, following in pairwise(words):
         if word.text == "@" and following.text == "-":  # the parser reads it, but panics when asked for it
             message = "@ with a time before 1970 is not supported"
@@ -170,6 +177,24 @@ def _read(expr: str) -> Any:
                 expr, f"number {word.text} is out of range", word.start, "write Inf if that is meant"
             )
     return tree
+
+
+def refuse_giants(expr: str, words: Sequence[Token] | None = None) -> None:
+    """Raise ExpressionError for an expression so deep that the parser, or a walk of its tree, would not survive.
+
+    The parser recurses in native code, where a stack that is used up ends the process. Rules of hundreds of
+    operators are generated ones; a real server reads them.
+    """
+    words = tokens(expr) if words is None else words
+    operators = sum(word.text in _JOINING for word in words)
+    powers = sum(word.text == "^" for word in words)
+    depth = deepest = 0
+    for word in words:
+        depth += (word.kind == "open") - (word.kind == "close")
+        deepest = max(deepest, depth)
+    if operators > MOST_OPERATORS or powers > MOST_POWERS or deepest > DEEPEST:
+        message = f"the expression is too deep to be read here: {operators} operators, {deepest} brackets in each other"
+        raise _error(expr, message, None, _REAL, beyond=True)
 
 
 def _refusal(expr: str, message: str) -> ExpressionError:

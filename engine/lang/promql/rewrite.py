@@ -12,7 +12,7 @@ from typing import Any
 import promql_parser as pp
 
 from engine.errors import ExpressionError
-from engine.lang.promql.parse import metric_names, validate
+from engine.lang.promql.parse import metric_names, refuse_giants, validate
 
 Window = Callable[[str], str | None]
 """Says for the text of a selector over how long it is to be asked, `30s`; None: as it stands."""
@@ -92,6 +92,7 @@ def split(expr: str, known: Collection[str]) -> Split:
 
 
 def _parse(expr: str) -> Any:
+    refuse_giants(expr)
     try:
         return pp.parse(expr)
     except ValueError:
