@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -58,20 +58,26 @@ class _AtSlots(BaseTrigger):  # type: ignore[misc]
 class Scheduler:
     """Drives an engine by a clock, on a pool of threads."""
 
-    def __init__(self, engine: Engine, clock: Clock, *, pulse: timedelta, count: Count) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        *,
+        pulse: timedelta,
+        count: Count,
+        more: Mapping[str, Callable[[datetime], None]] | None = None,
+    ) -> None:
         self._engine = engine
         self._clock = clock
         self._pulse = pulse  # between two flushes, and between two rounds of remediation
         self._count = count
         self._busy = {group_id: threading.Lock() for group_id in engine.groups}
-        self._passes = {"flush": threading.Lock(), "heal": threading.Lock()}
-        threads = min(32, len(engine.groups) + 2)
-        # Flush and heal have threads of their own: a slow Slack must not hold up an evaluation, nor the reverse.
-        pools = {
-            "default": ThreadPoolExecutor(threads),
-            "flush": ThreadPoolExecutor(1),
-            "heal": ThreadPoolExecutor(1),
-        }
+        # What is done at every pulse has a thread of its own each: a slow Slack must not hold up an evaluation,
+        # nor the reverse.
+        self._pulses = {"flush": engine.flush, "heal": engine.heal, **(more or {})}
+        self._passes = {name: threading.Lock() for name in self._pulses}
+        pools = {name: ThreadPoolExecutor(1) for name in self._pulses}
+        pools["default"] = ThreadPoolExecutor(min(32, len(engine.groups) + 2))
         defaults = {"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         self._scheduler = BackgroundScheduler(executors=pools, job_defaults=defaults, timezone="UTC")
         self._scheduler.add_listener(
@@ -89,7 +95,7 @@ class Scheduler:
         now = self._clock.now()
         for group in self._engine.groups.values():
             self._scheduler.add_job(self._tick, _AtSlots(group), args=[group], id=group.id)
-        for name, verb in (("flush", self._engine.flush), ("heal", self._engine.heal)):
+        for name, verb in self._pulses.items():
             trigger = IntervalTrigger(seconds=self._pulse.total_seconds(), start_date=now, timezone="UTC")
             self._scheduler.add_job(self._pulse_of, trigger, args=[name, verb], id=name, executor=name)
 
@@ -158,10 +164,7 @@ class Scheduler:
 
     def _heard(self, event: JobExecutionEvent | JobSubmissionEvent) -> None:
         if event.code == EVENT_JOB_MAX_INSTANCES:
-            if event.job_id not in (
-                "flush",
-                "heal",
-            ):  # these are slow when the other side is; nothing is lost
+            if event.job_id not in self._pulses:  # these are slow when the other side is; nothing is lost
                 self._count("overlap", event.job_id)
         elif event.code == EVENT_JOB_MISSED:
             self._count("missed", event.job_id)

@@ -9,6 +9,7 @@ from datetime import timedelta
 
 import structlog
 
+from engine.clients.write_queue import FanOut
 from engine.clock import Stopwatch, SystemClock
 from engine.errors import EngineError, LoadError, Problem
 from engine.flow.build import Loaded, build, load
@@ -41,6 +42,7 @@ class Service:
         self._stop = threading.Event()
         self._reload_lock = threading.Lock()
         self._loaded: Loaded | None = None
+        self._written = FanOut(())
         self._lost = ""  # what is wrong with the place of the state, if anything
         self._store: SqlStore | None = None
         self._source: PrometheusSource | None = None
@@ -66,7 +68,9 @@ class Service:
         self._serve_http()
         try:
             self._begin(loaded)
-            self._metrics.registry.register(State(self._present, lambda: len(self._overdue())))
+            self._metrics.registry.register(
+                State(self._present, lambda: len(self._overdue()), lambda: self._written.queues)
+            )
             self._watch()
         finally:
             self._end()
@@ -127,7 +131,10 @@ class Service:
     def _begin(self, loaded: Loaded, held: Sequence[Alert] = ()) -> None:
         assert self._store is not None
         source = PrometheusSource(loaded.settings.prometheus)
-        engine = build(loaded, source=source, store=self._store, observers=self._observers)
+        if self._loaded is None or self._loaded.settings.remote_write != loaded.settings.remote_write:
+            self._written = FanOut.of(loaded.settings.remote_write, self._metrics.count_written)
+        writer = self._written if self._written.queues else None
+        engine = build(loaded, source=source, store=self._store, observers=self._observers, writer=writer)
         engine.dispatcher.carry(held, self._clock.now())
         self._drive(engine)
         self._source, self._loaded = source, loaded
@@ -142,7 +149,13 @@ class Service:
 
     def _drive(self, engine: Engine) -> None:
         """Let an engine be the present one, and wake it from now on."""
-        scheduler = Scheduler(engine, self._clock, pulse=PULSE, count=self._metrics.count_job)
+        scheduler = Scheduler(
+            engine,
+            self._clock,
+            pulse=PULSE,
+            count=self._metrics.count_job,
+            more={f"remote_write {queue.name}": queue.flush for queue in self._written.queues},
+        )
         self._engine, self._scheduler = engine, scheduler
         scheduler.start()
 

@@ -7,7 +7,7 @@ import pytest
 from engine.errors import NotifyError, QueryRejected, QueryUnavailable, StoreError
 from engine.model.event import Kind
 from engine.model.labels import Labels
-from tests.flow.stage import RULES, ROUTES, Stage
+from tests.flow.stage import ROUTES, RULES, Stage
 
 
 def test_an_alert_is_pending_then_firing_then_resolved_and_told_twice() -> None:

@@ -201,7 +201,7 @@ def test_ray_that_is_down_delays_the_plan() -> None:
 
 def test_a_job_without_a_submission_id_cannot_be_stopped_and_that_is_said() -> None:
     stage = asking()
-    stage.ray.jobs = lambda: []  # type: ignore[method-assign]
+    stage.ray.jobs = list  # type: ignore[method-assign]
     stage.run(60)
     assert stage.runs[0].steps[1].state is StepState.SKIPPED
     assert "submission_id" in stage.runs[0].steps[1].message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import ClassVar
 
 import pytest
 
@@ -48,7 +49,7 @@ class TestRecording:
         + "  - alert: B\n    expr: max_over_time(job:errors:ratio[40s]) > 0.5\n"
         + '  - alert: C\n    expr: count(ALERTS{alertname="A",alertstate="firing"}) > 0\n'
     )
-    SERIES = {
+    SERIES: ClassVar = {
         'errors{job="a"}': "0x3 9x3 0x10",
         'requests{job="a"}': "10x20",
         'up{job="a"}': "1x20",
@@ -79,7 +80,7 @@ class TestRecording:
 
 class TestStaleness:
     # Published in one scrape of three; each scrape without it ends it.
-    GAPPY = {'x{i="1"}': "9 stale stale " * 40, 'x{i="2"}': "9 stale stale " * 10 + "stale _x90"}
+    GAPPY: ClassVar = {'x{i="1"}': "9 stale stale " * 40, 'x{i="2"}': "9 stale stale " * 10 + "stale _x90"}
 
     def test_by_prometheus_rules_a_gap_resets_for(self) -> None:
         assert "F" not in Play(rule("x > 5", "for: 30s"), {'x{i="1"}': self.GAPPY['x{i="1"}']}).states(60)
@@ -182,7 +183,7 @@ class TestErrors:
 
 
 class TestCatchingUp:
-    SERIES = {"x": "1x5 9x5 1x40"}
+    SERIES: ClassVar = {"x": "1x5 9x5 1x40"}
 
     def test_missed_slots_are_evaluated_at_their_own_instants(self) -> None:
         whole = Play(rule("x > 5", "for: 20s"), self.SERIES)

@@ -233,6 +233,31 @@ def test_a_reload_is_all_or_nothing_and_keeps_the_alerts(
         assert len(fired) == 1, "the alert that was firing did not fire anew"
 
 
+def test_what_rules_make_is_written_back_and_outlives_an_outage(
+    tmp_path: Path, prometheus: Prometheus, slack: SlackStub
+) -> None:
+    config = tmp_path / "engine.yaml"
+    config.write_text(
+        CONFIG.read_text() + 'remote_write: [{url: "${DEMO_PROMETHEUS_URL}/api/v1/write", timeout: 2s}]\n'
+    )
+    (tmp_path / "rules.yaml").write_text(
+        RULES.replace("      - alert", "      - {record: heat, expr: temperature * 2}\n      - alert")
+    )
+    say(prometheus, 60)
+    with EngineProcess(
+        tmp_path, prometheus_url=prometheus.url, ray_url=prometheus.url, slack_url=slack.url, config=config
+    ) as engine:
+        prometheus.wait_for('ALERTS{alertname="Hot",alertstate="firing",instance="n1"} == 1', within=20)
+        assert float(prometheus.wait_for("heat", within=5)[0]["value"][1]) == 120
+        written = metric(engine, "engine_remote_write_samples_total")
+        prometheus.stop()
+        engine.wait_for(happened("evaluation_failed"), within=20)
+        prometheus.start()
+        say(prometheus, 60)
+        wait_until(lambda: metric(engine, "engine_remote_write_samples_total") > written, within=40)
+        assert metric(engine, "engine_remote_write_dropped_total") == 0
+
+
 def metric(engine: EngineProcess, name: str) -> float:
     """The sum of a metric's series."""
     lines = [line for line in engine.metrics().splitlines() if line.startswith((f"{name}{{", f"{name} "))]
