@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from engine.cli.test_rule import command
+from engine.cli.main import cli
 
 HOT = """
 groups:
@@ -455,6 +455,7 @@ def test_a_test_file_gets_promtools_verdict(name: str, prometheus_bin: Path, tmp
     said = theirs.stdout + theirs.stderr
     assert (theirs.returncode == 0) is case.passes, said
     ours = CliRunner().invoke(
-        command, [str(tmp_path / "tests.yml"), "--config", str(tmp_path / "engine.yaml"), "--no-color"]
+        cli,
+        ["test-rule", str(tmp_path / "tests.yml"), "--config", str(tmp_path / "engine.yaml"), "--no-color"],
     )
     assert ours.exit_code == (0 if case.passes else 1), f"{ours.output}{ours.exception!r}\npromtool:\n{said}"

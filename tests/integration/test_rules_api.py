@@ -227,7 +227,8 @@ def comparable(value: Any) -> Any:
     kept = {name: comparable(each) for name, each in value.items() if name not in (*TIMINGS, *ADDED)}
     for name in ("activeAt", "keepFiringSince"):
         if name in kept:
-            kept[name] = re.sub(r"(\.\d{3})\d*Z$", r"\1Z", kept[name])
+            whole, _, fraction = kept[name].removesuffix("Z").partition(".")
+            kept[name] = f"{whole}.{fraction[:3]:0<3}"
     if isinstance(kept.get("alerts"), list):  # they come from a Go map
         prometheus = [alert for alert in kept["alerts"] if alert["labels"]["alertname"] not in OWN_ALERTS]
         kept["alerts"] = sorted(prometheus, key=lambda alert: json.dumps(alert["labels"]))

@@ -8,6 +8,7 @@ import math
 import socket
 import ssl
 import struct
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -146,7 +147,7 @@ def receiving(tls: ssl.SSLContext | None = None) -> Iterator[Stub]:
     stub = Stub()
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             names = [dict(labels)["__name__"] for labels, _ in decoded(body)]
             stub.requests.append(Request(dict(self.headers), len(names)))
@@ -318,8 +319,6 @@ def test_nobody_there_and_an_answer_that_never_comes_are_tried_again_later():
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """A certificate for 127.0.0.1 and its key, in one file."""
-    import subprocess
-
     folder = tmp_path_factory.mktemp("tls")
     subject = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
     files = ["-keyout", folder / "key.pem", "-out", folder / "cert.pem"]

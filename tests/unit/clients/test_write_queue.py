@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -177,10 +178,8 @@ def test_every_sample_is_written_failed_dropped_or_pending(steps):
         bench.receiver.failures = {"away": [QueryUnavailable("")], "refuse": [QueryRejected("")]}.get(
             step, []
         )
-        try:
+        with contextlib.suppress(QueryUnavailable, QueryRejected):
             bench.queue.flush(T0 + second * timedelta(minutes=1))
-        except (QueryUnavailable, QueryRejected):
-            pass
     assert sum(bench.told.values()) + bench.queue.pending == put
     assert bench.queue.pending <= 40
     assert bench.receiver.taken == sorted(set(bench.receiver.taken))

@@ -94,7 +94,10 @@ class Desk:
         assert settings is not None
         receivers = {
             name: replace(
-                receiver, integrations=tuple((f"place{i}", place) for i, place in enumerate(self._places.get(name, ())))
+                receiver,
+                integrations=tuple(
+                    (f"place{i}", place) for i, place in enumerate(self._places.get(name, ()))
+                ),
             )
             for name, receiver in settings.routing.receivers.items()
         }
@@ -104,7 +107,9 @@ class Desk:
             settings=replace(settings, routing=replace(settings.routing, receivers=receivers)),
             store=self.store,
             events=events,
-            evidence=EvidenceBox(source, Clusters([], lambda *_: pytest.fail("no cluster")), lambda _id: None, events),
+            evidence=EvidenceBox(
+                source, Clusters([], lambda *_: pytest.fail("no cluster")), lambda _id: None, events
+            ),
             runs=lambda _at: self.runs,
         )
 
@@ -142,7 +147,11 @@ def test_a_notification_has_all_that_a_place_may_want() -> None:
     desk.run(1)
     (one,) = place.sent
     assert (one.receiver, one.external_url, one.group_labels) == ("r", "http://engine", {"alertname": "Hot"})
-    assert (one.reason, one.at, [alert.labels["room"] for alert in one.alerts]) == (Reason.FIRST, T0, ["a", "b"])
+    assert (one.reason, one.at, [alert.labels["room"] for alert in one.alerts]) == (
+        Reason.FIRST,
+        T0,
+        ["a", "b"],
+    )
     assert one.group_key == '{}:{alertname="Hot"}'
     assert place.previous == [None]
 
@@ -289,8 +298,12 @@ def test_a_receiver_without_places_is_told_nothing_and_troubles_nobody() -> None
     assert [event for event in desk.events if event.kind is not Kind.MUTED] == []
 
 
-MUTED = ROUTES.replace("repeat_interval: 1h}", "repeat_interval: 1h, routes: [{receiver: r, mute_time_intervals: [early]}]}")
-MUTED += "time_intervals: [{name: early, time_intervals: [{times: [{start_time: '00:00', end_time: '00:01'}]}]}]\n"
+MUTED = ROUTES.replace(
+    "repeat_interval: 1h}", "repeat_interval: 1h, routes: [{receiver: r, mute_time_intervals: [early]}]}"
+)
+MUTED += (
+    "time_intervals: [{name: early, time_intervals: [{times: [{start_time: '00:00', end_time: '00:01'}]}]}]\n"
+)
 
 
 def test_what_the_calendar_mutes_is_told_when_it_ends() -> None:

@@ -87,7 +87,7 @@ def test_a_duration_is_written_as_prometheus_writes_it(length: timedelta, text: 
     assert str(Duration.of(length)) == text
 
 
-@given(st.integers(0, 300 * 365 * DAY))
+@given(st.integers(0, 292 * 365 * DAY))  # Prometheus' longest
 def test_what_is_written_is_read_as_the_same(milliseconds: int) -> None:
     duration = Duration(milliseconds=milliseconds)
     assert Duration.parse(str(duration)) == duration

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from engine.model.alert import Alert, AlertState
+from engine.model.duration import Duration
 from engine.model.labels import Labels
 from engine.notify.alertmanager import graph_link, needs_sending, payload
 
@@ -57,8 +58,6 @@ def test_a_resolved_alert_ends_when_it_resolved():
     [("1m", "30s", 4), ("15s", "1m", 4), ("5m", "1m", 20)],
 )
 def test_three_messages_may_be_lost_before_an_alert_ends_by_itself(interval, resend_delay, ahead):
-    from engine.model.duration import Duration
-
     made = body(alert(), interval=Duration.parse(interval), resend_delay=Duration.parse(resend_delay))
     assert made["endsAt"] == f"2026-01-01T00:{5 + ahead:02}:00.000Z"
 

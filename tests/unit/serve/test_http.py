@@ -67,7 +67,7 @@ def test_health_is_a_word_or_503_with_the_reason(path: str, field: str, word: st
 def test_a_reload_is_asked_for_by_post_or_put(method: str) -> None:
     service = Service()
     answer = ask(a_door(service), method, "/-/reload")
-    assert (answer.status_code, answer.text, service.reloads) == (200, "reloaded", 1)
+    assert (answer.status_code, answer.text, service.reloads) == (200, "reloaded\n", 1)
 
 
 def test_looking_at_the_reload_reloads_nothing() -> None:

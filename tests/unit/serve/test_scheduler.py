@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -44,7 +44,9 @@ class FakeEngine:
     caught_up: list[Sequence[datetime]] = field(default_factory=list)
     catches_up: int | None = None  # how many slots it can catch up with; None: all
     before_tick: Callable[[], object] = lambda: None
+    before_round: Callable[[], object] = lambda: None
     flush_error: Exception | None = None
+    halted: bool = False
 
     def __post_init__(self) -> None:
         self.events = Events(MemoryStore(), [self.told.append])
@@ -64,6 +66,9 @@ class FakeEngine:
     def last_slot(self, group_id: str) -> datetime | None:
         return self.slots.get(group_id)
 
+    def halt(self) -> None:
+        self.halted = True
+
     def flush(self, at: datetime) -> None:
         self._round("flush", at)
         if self.flush_error is not None:
@@ -76,6 +81,7 @@ class FakeEngine:
         with self.happened:
             self.rounds[verb].append(at)
             self.happened.notify_all()
+        self.before_round()
 
     def wait_for(self, holds: Callable[[], bool]) -> None:
         with self.happened:
@@ -257,17 +263,6 @@ def test_after_the_clock_went_back_groups_are_evaluated_for_what_it_says_now() -
     assert desk.engine.told == []
 
 
-@pytest.mark.parametrize("jump", [5 * HOUR, -5 * HOUR])
-def test_after_the_clock_was_set_every_wake_up_is_planned_anew(jump: timedelta) -> None:
-    group = a_group()
-    with started(a_desk(group)) as desk:
-        desk.engine.wait_for(lambda: len(desk.engine.ticks) == 1)
-        desk.clock.sleep(jump)
-        desk.scheduler.realign()
-        desk.engine.wait_for(lambda: len(desk.engine.ticks) == 2)
-    assert desk.engine.ticks[1][1] == slot_at(group, NOW + jump)
-
-
 def test_groups_are_woken_at_their_slots_and_not_beside_them() -> None:
     group = a_group()
     with started(a_desk(group)) as desk:
@@ -284,7 +279,7 @@ def test_stopping_while_jobs_are_handed_out_breaks_nothing() -> None:
 
 
 def test_an_evaluation_that_raises_is_counted_and_the_next_takes_place() -> None:
-    group = a_group()
+    group = a_group(interval=timedelta(milliseconds=200))
     desk = a_desk(group)
 
     def fail() -> None:
@@ -294,12 +289,15 @@ def test_an_evaluation_that_raises_is_counted_and_the_next_takes_place() -> None
     with started(desk):
         desk.wait_until_counted(("error", group.id))
         desk.engine.before_tick = lambda: None
-        desk.scheduler.realign()
-        desk.engine.wait_for(lambda: len(desk.engine.ticks) == 2)
+        count = len(desk.engine.ticks)
+        desk.engine.wait_for(lambda: len(desk.engine.ticks) > count or bool(desk.engine.slots))
+    assert desk.engine.slots
 
 
 @pytest.mark.parametrize("error", [StoreError("disk full"), RuntimeError("a fault")])
-def test_a_round_of_telling_that_raises_is_counted_and_goes_on(error: Exception) -> None:
+def test_a_round_of_telling_that_raises_is_counted_logged_and_goes_on(
+    error: Exception, logs: list[MutableMapping[str, Any]]
+) -> None:
     desk = a_desk(a_group(), pulse=timedelta(milliseconds=50))
     desk.engine.flush_error = error
     with started(desk):
@@ -307,6 +305,9 @@ def test_a_round_of_telling_that_raises_is_counted_and_goes_on(error: Exception)
         count = len(desk.engine.rounds["flush"])
         desk.engine.wait_for(lambda: len(desk.engine.rounds["flush"]) > count + 1)
     assert desk.engine.rounds["heal"], "and healing is not affected"
+    entry = next(entry for entry in logs if entry["event"] == "job_failed")
+    assert entry["job"] == "flush"
+    assert str(error) in entry["error"]
 
 
 def test_a_group_is_overdue_after_three_intervals() -> None:
@@ -323,4 +324,23 @@ def test_it_runs_from_start_to_stop() -> None:
     assert not desk.scheduler.running
     with started(desk):
         assert desk.scheduler.running
+        assert not desk.engine.halted
+    assert not desk.scheduler.running
+    assert desk.engine.halted, "what is slow is asked to end"
+
+
+def test_evaluations_go_on_until_a_slow_round_of_telling_has_ended() -> None:
+    group = a_group(interval=timedelta(milliseconds=100))
+    desk, may_end = a_desk(group, pulse=timedelta(milliseconds=50)), threading.Event()
+    desk.engine.before_tick = lambda: desk.clock.sleep(timedelta(milliseconds=100))
+    desk.engine.before_round = lambda: may_end.wait(PATIENCE)
+    desk.scheduler.start()
+    desk.engine.wait_for(lambda: bool(desk.engine.rounds["flush"]))
+    stopping = threading.Thread(target=desk.scheduler.stop)
+    stopping.start()
+    count = len(desk.engine.ticks)
+    desk.engine.wait_for(lambda: len(desk.engine.ticks) > count + 1)
+    assert desk.scheduler.running
+    may_end.set()
+    stopping.join(PATIENCE)
     assert not desk.scheduler.running
