@@ -15,7 +15,7 @@ demo-clean:    ## Remove everything that demo and test have downloaded and made
 test:          ## Run every test, real parts included
 	@venv=$(ENGINE_VENV) && "$$venv/bin/python" -m pytest $(ARGS)
 
-unit:          ## Run the tests that need no real parts (seconds)
+unit:          ## Run the tests that need no real parts (a minute)
 	@venv=$(ENGINE_VENV) && "$$venv/bin/python" -m pytest tests/unit tests/flow tests/cli $(ARGS)
 
 check:         ## ruff, mypy, import-linter, and the engine's own check of rules and playbooks

@@ -231,7 +231,9 @@ part_prometheus() {
 }
 
 clean() {
-  rm -rf "$cache"
+  # Only what we made: ENGINE_CACHE may name a folder that holds more than ours.
+  rm -rf "$cache"/{uv,engine,ray}-* "$cache"/prometheus{,.lock,.log} "$cache"/uv-cache
+  rmdir "$cache" 2>/dev/null || true
   say "removed $cache"
 }
 

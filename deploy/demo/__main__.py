@@ -47,7 +47,8 @@ def main() -> None:
 
 
 def _play(folder: Path, narrator: Narrator) -> bool:
-    narrator.say("Setting up (the first time downloads about 200 MB) …")
+    narrator.say("Slack is a stand-in on this machine, rules have seconds where the shipped ones have minutes,")
+    narrator.say("and remedies run by themselves (mode auto). Setting up Prometheus and Ray …")
     programs, venv = parts.part("prometheus"), parts.part("ray")
     if folder.exists():
         shutil.rmtree(folder)
@@ -96,13 +97,16 @@ def _show(folder: Path, slack: SlackStub, narrator: Narrator) -> None:
     for message in thread_starts:
         narrator.block(render(message))
     charts = sorted((folder / "charts").glob("*.png"))
+    engine = Path(sys.executable).parent / "engine"
     narrator.places(
         {
             "the alert's chart": str(charts[-1]) if charts else "none was made",
             "the channel as a page": str(folder / "slack.html"),
             "the messages as JSON": str(folder / "slack"),
             "the engine's log": str(folder / "engine.log"),
-            "the run's record": f"{Path(sys.executable).parent}/engine playbook list --config {folder}/look.yaml",
+            "what was decided, and why": f"{engine} explain RayObjectStoreExhaustion --config {folder}/look.yaml",
+            "the run's record": f"{engine} playbook list --config {folder}/look.yaml",
+            "the rules and playbook": str(HERE),
         }
     )
     (folder / "look.yaml").write_text(f'state: {{url: "sqlite:///{folder}/engine.db"}}\n')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -28,6 +29,7 @@ class Narrator:
         self._colours = sys.stdout.isatty()
         self._helped = False
         self._alerts: dict[str, str] = {}  # state of each alert, by fingerprint
+        self._names: dict[str, str] = {}  # name of each alert, by fingerprint
         self._healed = ""  # fingerprint of the alert that a run was made for
 
     def say(self, text: str, style: str = "") -> None:
@@ -76,8 +78,9 @@ class Narrator:
     def _transition(self, line: Line) -> None:
         state = str(line["after"])
         self._alerts[str(line["subject"])] = state
+        self._names[str(line["subject"])] = str(line["alert"])
         self.say(f"{line['alert']} is {state.upper()}: {line['reason']}", _COLOUR_OF.get(state, ""))
-        if (summary := line.get("summary")) and state != "resolved":
+        if (summary := line.get("summary")) and state in ("pending", "firing"):
             self.say(f"  {summary}")
 
     def _run(self, line: Line) -> None:
@@ -91,7 +94,10 @@ class Narrator:
             self.say(f"told {line['receiver']} by {line['integration']}: {line['reason']}", _FAINT)
 
     def _muted(self, line: Line) -> None:
-        self.say(f"not told: {line['reason']}", _FAINT)
+        by = re.search(r'alertname="([^"]*)"', str(line["reason"]))
+        alert = self._names.get(str(line["subject"]), "an alert")
+        said = f"{by[1]} fires for the same node" if by else line["reason"]
+        self.say(f"{alert} is not told: {said}", _FAINT)
 
     def _trouble(self, line: Line) -> None:
         self.say(f"{line['event']}: {line['reason']}", _RED)

@@ -27,6 +27,29 @@ class Surroundings:
     external_url: str = ""
     query: Query | None = None
     now: float | None = None  # Unix seconds
+    lazy: bool = False  # annotations are filled in once they are looked at
+
+
+class LazyTexts(Mapping[str, str]):
+    """Texts that are filled in when they are first looked at, as of the time they were made."""
+
+    __slots__ = ("_fill", "_filled", "_texts")
+
+    def __init__(self, texts: Mapping[str, str], fill: Callable[[str], str]) -> None:
+        self._texts = texts
+        self._fill = fill
+        self._filled: dict[str, str] = {}
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self._filled:
+            self._filled[name] = self._fill(self._texts[name])
+        return self._filled[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._texts)
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
 
 def findings(rule: AlertingRule, verdicts: Verdicts, around: Surroundings) -> list[Finding]:
@@ -59,7 +82,7 @@ def _findings(rule: AlertingRule, verdicts: Verdicts, around: Surroundings) -> I
             return expand(text, data, query=around.query, now=around.now)
 
         labels = alert_labels(rule, result, fill)
-        annotations = {name: fill(text) for name, text in rule.annotations.items()} if bad else {}
+        annotations = _annotations(rule, fill, around) if bad else {}
         yield Finding(
             labels=labels,
             signal=result.without(METRIC_NAME),
@@ -68,6 +91,13 @@ def _findings(rule: AlertingRule, verdicts: Verdicts, around: Surroundings) -> I
             details=details,
             annotations=annotations,
         )
+
+
+def _annotations(rule: AlertingRule, fill: Callable[[str], str], around: Surroundings) -> Mapping[str, str]:
+    # What a query answers may be another answer later on.
+    if around.lazy and not any("query" in text for text in rule.annotations.values()):
+        return LazyTexts(rule.annotations, fill)
+    return {name: fill(text) for name, text in rule.annotations.items()}
 
 
 def alert_labels(rule: AlertingRule, result: Labels, fill: Callable[[str], str]) -> Labels:

@@ -62,7 +62,9 @@ class Tracker:
                 self._alerts.pop(labels, None)
             else:
                 # Late is what no evaluation in time has confirmed.
-                after = replace(after, late=late if after is not before else after.late, warnings=warnings)
+                late_now = late if after is not before else after.late
+                if (after.late, after.warnings) != (late_now, warnings):
+                    after = replace(after, late=late_now, warnings=warnings)
                 self._alerts[labels] = after
             if (before and before.state) is not (after and after.state):
                 changed.append((before, after))

@@ -20,7 +20,7 @@ class Cluster(NamedTuple):
 
     name: str
     ray: RayApi | None
-    missing: str = "no entry of ray.clusters in engine.yaml fits the alert's labels"
+    missing: str = ""  # why there are no APIs
 
 
 class Clusters:
@@ -36,7 +36,7 @@ class Clusters:
         for entry in self._entries:
             if entry.matchers.matches(labels):
                 return self._open(entry, labels)
-        return Cluster("", None)
+        return Cluster("", None, "no entry of ray.clusters in engine.yaml fits the alert's labels")
 
     def _open(self, entry: RayCluster, labels: Labels) -> Cluster:
         data = {"labels": labels}

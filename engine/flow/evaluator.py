@@ -79,7 +79,9 @@ class Evaluator:
         store: Store,
         events: Events,
         writer: Writer | None = None,
+        lazy: bool = False,
     ) -> None:
+        """`lazy` leaves annotations to be filled in once somebody looks at them."""
         self.groups = {group.id: group for group in groups}
         self.rules = {
             rule.id: rule for group in groups for rule in group.rules if isinstance(rule, AlertingRule)
@@ -87,6 +89,8 @@ class Evaluator:
         self.status = {rule.id: RuleStatus() for group in groups for rule in group.rules}
         self._settings = settings
         self._source = source
+        self._recorder = source if isinstance(source, Recorder) else None
+        self._lazy = lazy
         self._store = store
         self._events = events
         self._writer = writer
@@ -185,6 +189,7 @@ class Evaluator:
             external_url=self._settings.external_url,
             query=lambda text: _query(now.source, text, now.at),
             now=now.slot.timestamp(),
+            lazy=self._lazy,
         )
         found = findings(rule, outcome.verdicts, around)
         tracker = self._trackers[rule.id]
@@ -202,6 +207,8 @@ class Evaluator:
         changed = tracker.update(found, now.slot, late=now.late, warnings=outcome.warnings)
         self._publish(rule.id, tracker, found)
         self._tell(changed, now.slot)
+        if self._recorder is None and self._writer is None:
+            return []
         return self._made(now, rule.id, alert_series(tracker.alerts))
 
     def _record(self, now: _Round, rule: RecordingRule) -> list[Point]:
@@ -215,8 +222,8 @@ class Evaluator:
     def _made(self, now: _Round, rule_id: str, values: Mapping[Labels, float]) -> list[Point]:
         """Hand on what a rule made, for the later rules of the group to read."""
         points = self._book.points(rule_id, values, now.at)
-        if isinstance(self._source, Recorder):
-            self._source.record(points)
+        if self._recorder is not None:
+            self._recorder.record(points)
         return points
 
     def _write(self, points: Sequence[Point], slot: datetime) -> None:

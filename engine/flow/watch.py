@@ -85,6 +85,8 @@ class RuleWatch:
                     mine.pop(rule.id, None)
                     if why := self._why(watch, rule, errors[rule.id]):
                         mine[rule.id] = _finding(watch, group, rule.name, why)
+                if not mine and not self.trackers[watch.id].alerts:
+                    continue
                 if changed := self.trackers[watch.id].update(mine.values(), slot):
                     found.append((watch.id, changed))
         return found

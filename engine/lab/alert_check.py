@@ -118,7 +118,7 @@ class AlertCheck:
         for rule in self._rules():
             expr = " ".join(rule.expr.split())
             try:
-                window = self.story.source.instant(rule.expr, moment.at)
+                window = self.story.stage.instant(rule.expr, moment.at)
             except (ExpressionError, QueryError) as error:
                 yield f"  {expr}: {error}"
                 continue

@@ -71,7 +71,12 @@ def samples_of(test: TestGroup, interval: timedelta) -> Iterator[tuple[Labels, l
     for series in test.input_series:
         stale = np.asarray(series.stale, dtype=bool)
         there = np.asarray(series.present, dtype=bool) | stale
-        yield series.labels, (start + np.flatnonzero(there) * step).tolist(), series.values[there], stale[there]
+        yield (
+            series.labels,
+            (start + np.flatnonzero(there) * step).tolist(),
+            series.values[there],
+            stale[there],
+        )
     for recorded in test.input_files:
         times = np.round(recorded.times * 1000).astype(np.int64).tolist()
         yield recorded.labels, times, recorded.values, np.asarray(recorded.stale, dtype=bool)
@@ -88,23 +93,25 @@ def embedded(test: TestGroup, interval: timedelta, subquery_step: timedelta) -> 
 class StageSource:
     """What the engine asks: expressions ahead of time, `input_signal` in place of a rule's `expr`."""
 
-    def __init__(self, ground: Ground, ahead: Mapping[timedelta, AheadSource], signals: Mapping[str, Window]) -> None:
+    def __init__(
+        self, ground: Ground, ahead: Mapping[timedelta, AheadSource], signals: Mapping[str, Window]
+    ) -> None:
         self._ground = ground
         self._ahead = ahead
-        self._signals = signals
+        self.signals = signals
         self._any: AheadSource | Ground = next(iter(ahead.values()), ground)
 
     def instant(self, expr: str, at: datetime) -> Window:
         """Evaluate at one instant."""
-        if expr in self._signals:
-            return _sample(self._signals[expr], [at.timestamp()])
+        if expr in self.signals:
+            return _sample(self.signals[expr], [at.timestamp()])
         return self._any.instant(expr, at)
 
     def range(self, expr: str, start: datetime, end: datetime, step: timedelta) -> Window:
         """Evaluate on a grid."""
-        if expr in self._signals:
+        if expr in self.signals:
             count = (end - start) // step + 1
-            return _sample(self._signals[expr], [(start + i * step).timestamp() for i in range(count)])
+            return _sample(self.signals[expr], [(start + i * step).timestamp() for i in range(count)])
         return self._ahead.get(step, self._ground).range(expr, start, end, step)
 
 

@@ -79,7 +79,9 @@ def live_through(
         evaluator = engine.evaluator
     else:  # nobody asks who is told and what is healed
         engine, events = None, Events(store)
-        evaluator = Evaluator(settings=settings, groups=groups, source=stage, store=store, events=events)
+        evaluator = Evaluator(
+            settings=settings, groups=groups, source=stage, store=store, events=events, lazy=True
+        )
     for at, due in _slots(groups, test.start, end):
         for group in due:
             (engine or evaluator).tick(group.id, at)
@@ -157,7 +159,8 @@ def _moment(evaluator: Evaluator, store: MemoryStore, at: datetime) -> Moment:
 def _bare(group: RuleGroup, interval: timedelta | None) -> RuleGroup:
     """Return a group without its enrichers, which look at a real cluster, and at another interval if one is given."""
     rules = tuple(
-        replace(rule, enrich=()) if isinstance(rule, AlertingRule) and rule.enrich else rule for rule in group.rules
+        replace(rule, enrich=()) if isinstance(rule, AlertingRule) and rule.enrich else rule
+        for rule in group.rules
     )
     return replace(group, rules=rules, interval=group.interval if interval is None else Duration.of(interval))
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from typing import NamedTuple
 
 from engine.errors import ExpressionError, QueryError
 from engine.lab.alert_check import AlertCheck, close, named, timeline
-from engine.lab.story import ALERTS, ALERTS_FOR_STATE, Story, length_of, live_through
-from engine.lang.promql import metric_names
+from engine.lab.sources import Ground
+from engine.lab.story import Moment, Story, live_through
+from engine.lab.weakness import Rules, Weakness, cannot_fail, weaknesses
+from engine.model.alert import AlertState
 from engine.model.duration import Duration
-from engine.model.labels import ALERT_NAME, METRIC_NAME
+from engine.model.labels import ALERT_NAME, Labels
 from engine.model.playbook import Playbook
-from engine.model.rule import AlertingRule, Origin, RuleGroup
+from engine.model.rule import Origin, RuleGroup
 from engine.model.settings import Settings
 from engine.model.testing import (
     AlertRuleTest,
@@ -23,16 +27,16 @@ from engine.model.testing import (
     PromqlExprTest,
     RemediationTest,
     RouteTest,
+    Span,
     TestGroup,
+    Timeline,
 )
-from engine.route.tree import receivers_of
 
 TOLERANCE = 1e-9  # relative, for floats and for numbers inside annotations, in inline tests
 LAST_BIT = 2.0**-52  # relative, for floats in promtool's files with `fuzzy_compare`
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class Failure(NamedTuple):
     """One expectation that did not hold."""
 
     test: str
@@ -41,13 +45,46 @@ class Failure:
     lines: tuple[str, ...]  # the difference, `-` expected and `+` got, and what helps to understand it
 
 
+class Checked(NamedTuple):
+    """One assertion, and what became of it: the difference, or nothing.
+
+    `fires` and `quiet` are ids of rules: those that it saw firing, and those of which it asserts that they do not.
+    """
+
+    what: str
+    origin: Origin
+    lines: tuple[str, ...]
+    fires: frozenset[str] = frozenset()
+    quiet: frozenset[str] = frozenset()
+    mentions: frozenset[str] = frozenset()  # PromQL that it got samples from
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of one test group."""
+    """What became of one test group. `faults` are no assertions: rules without an answer, and tests that are weak."""
 
     name: str
-    assertions: int
-    failures: tuple[Failure, ...]
+    origin: Origin
+    checks: tuple[Checked, ...]
+    faults: tuple[Failure, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def assertions(self) -> int:
+        """How much was asserted."""
+        return len(self.checks)
+
+    @property
+    def failures(self) -> tuple[Failure, ...]:
+        """What did not hold."""
+        failed = (
+            Failure(self.name, check.what, check.origin, check.lines) for check in self.checks if check.lines
+        )
+        return (*self.faults, *failed)
+
+
+OpenGround = Callable[[TestGroup, timedelta, timedelta], AbstractContextManager[Ground]]
+"""Puts a test's series, whose samples lie so far apart, where they can be asked for; with a subquery's usual step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,84 +98,117 @@ class Bench:
     own_intervals: bool  # each group at its own interval instead; so it is with tests in the rules' own file
     float_tolerance: float = TOLERANCE  # relative
     text_tolerance: float = TOLERANCE  # of numbers inside annotations
+    ground: OpenGround | None = None  # None: series in memory
 
 
-def run_test(test: TestGroup, bench: Bench) -> Result:
+Witness = Callable[[TestGroup, Story, Result], None]
+"""Is shown each story while its series can still be asked for."""
+
+
+def run_test(test: TestGroup, bench: Bench, witnesses: Sequence[Witness] = ()) -> Result:
     """Live a test group through and check every expectation."""
     name = test.name or f"line {test.origin.line}"
-    # What promtool passes in silence passes here, with a warning.
-    if bench.own_intervals and (faults := list(_vacuous(test, bench.groups, name))):
-        return Result(name=name, assertions=len(faults), failures=tuple(faults))
-    story = live_through(
+    rules = Rules(bench.groups)
+    with ExitStack() as stack:
+        ground = None
+        if bench.ground is not None:
+            ground = stack.enter_context(bench.ground(test, test.interval or bench.interval, bench.interval))
+        story = live(test, bench, ground)
+        result = _judge(test, bench, story, rules, name)
+        for witness in witnesses:
+            witness(test, story, result)
+    return result
+
+
+def live(test: TestGroup, bench: Bench, ground: Ground | None = None) -> Story:
+    """Live a test group through on a bench."""
+    return live_through(
         test,
         bench.groups,
         settings=bench.settings,
         playbooks=bench.playbooks,
         interval=bench.interval,
         own_intervals=bench.own_intervals,
+        ground=ground,
     )
-    checks = list(_checks(test, bench, story))
-    failures = [*_errors(story, bench.groups, name)]
-    for what, origin, check in checks:
-        if lines := check():
-            failures.append(Failure(test=name, what=what, origin=origin, lines=tuple(lines)))
-    return Result(name=name, assertions=len(checks), failures=tuple(failures))
 
 
-Check = tuple[str, Origin, Callable[[], list[str]]]
+def _judge(test: TestGroup, bench: Bench, story: Story, rules: Rules, name: str) -> Result:
+    weak = list(weaknesses(test, rules, interval=bench.interval, own_intervals=bench.own_intervals))
+    checks, seen = [], dict[str, set[Labels] | None]()
+    for it, what, check in _checks(test, bench, story, rules):
+        lines = tuple(check())
+        if not lines and (why := _vain(it, story, rules, seen)):
+            weak.append(Weakness(what, it.origin, why))
+            checks.append(Checked(what, it.origin, ()))
+        else:
+            checks.append(Checked(what, it.origin, lines, *(() if lines else _shown(it, story, rules))))
+    faults = list(_errors(story, bench.groups, name))
+    # What promtool passes in silence passes in its files, with a warning.
+    if bench.own_intervals:
+        faults = [*(Failure(name, each.what, each.origin, (each.line,)) for each in weak), *faults]
+    warnings = () if bench.own_intervals else tuple(dict.fromkeys(each.line for each in weak))
+    return Result(
+        name=name, origin=test.origin, checks=tuple(checks), faults=tuple(faults), warnings=warnings
+    )
 
 
-def _checks(test: TestGroup, bench: Bench, story: Story) -> Iterator[Check]:
+Assertion = AlertRuleTest | PromqlExprTest | RouteTest | RemediationTest | ForecastTest | Never | Timeline
+Check = tuple[Assertion, str, Callable[[], list[str]]]
+
+
+def _checks(test: TestGroup, bench: Bench, story: Story, rules: Rules) -> Iterator[Check]:
     for alert in test.alert_rule_test:
         what = f"{alert.alertname} @ {alert.eval_time}"
-        yield what, alert.origin, AlertCheck(alert, story, bench.groups, bench.text_tolerance).lines
+        if alert.alertname in rules.by_name or not bench.own_intervals:
+            yield alert, what, AlertCheck(alert, story, bench.groups, bench.text_tolerance).lines
     for expr in test.promql_expr_test:
         yield (
+            expr,
             f"promql_expr_test @ {expr.eval_time}",
-            expr.origin,
             partial(_samples, expr, story, bench.float_tolerance),
         )
     for route in test.route_test:
         what = f"route_test {route.alertname} @ {route.eval_time}"
-        yield what, route.origin, partial(_routes, route, story, bench.settings)
+        yield route, what, partial(_routes, route, story, bench.settings)
     for heal in test.remediation_test:
-        yield f"remediation_test @ {heal.eval_time}", heal.origin, partial(_remedies, heal, story)
+        yield heal, f"remediation_test @ {heal.eval_time}", partial(_remedies, heal, story)
     for eta in test.forecast_test:
-        yield (
-            f"forecast_test {eta.alertname} @ {eta.eval_time}",
-            eta.origin,
-            partial(_forecast, eta, story),
-        )
+        yield eta, f"forecast_test {eta.alertname} @ {eta.eval_time}", partial(_forecast, eta, story)
     for never in test.never:
-        yield f"never {never.alertname}", never.origin, partial(_never, never, story)
+        yield never, f"never {never.alertname}", partial(_never, never, story)
+    for life in test.timeline:
+        yield life, f"timeline {life.alertname}", partial(_timeline, life, story)
 
 
-def _vacuous(test: TestGroup, groups: Sequence[RuleGroup], name: str) -> Iterator[Failure]:
-    """Refuse what can only pass by mistake: alert names that no rule has, times after the input's end."""
-    known = {rule.alert for group in groups for rule in group.rules if isinstance(rule, AlertingRule)}
-    named: list[AlertRuleTest | RouteTest | ForecastTest | Never] = [
-        *test.alert_rule_test,
-        *test.route_test,
-        *test.forecast_test,
-        *test.never,
-    ]
-    for it in named:
-        if it.alertname not in known:
-            lines = (
-                f"no rule of this file is called {it.alertname!r}; known: {', '.join(sorted(known)) or 'none'}",
-            )
-            yield Failure(test=name, what=f"{it.alertname}", origin=it.origin, lines=lines)
-    if not test.alert_rule_test and not test.promql_expr_test and not _asks_more(test):
-        yield Failure(
-            test=name,
-            what="nothing is expected",
-            origin=test.origin,
-            lines=("nothing is expected; add an alert_rule_test",),
-        )
+def _vain(it: Assertion, story: Story, rules: Rules, seen: dict[str, set[Labels] | None]) -> str:
+    return "" if isinstance(it, RemediationTest) else cannot_fail(it, story, rules, seen)
 
 
-def _asks_more(test: TestGroup) -> bool:
-    return bool(test.route_test or test.remediation_test or test.forecast_test or test.never)
+def _shown(
+    it: Assertion, story: Story, rules: Rules
+) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the rules that an assertion which held has seen firing and quiet, and the PromQL it had samples from."""
+    nobody: frozenset[str] = frozenset()
+    if isinstance(it, RemediationTest):
+        return nobody, nobody, nobody
+    if isinstance(it, PromqlExprTest):
+        return nobody, nobody, frozenset([it.expr] if it.exp_samples else [])
+    ids = frozenset(rule.id for rule in rules.named(it.alertname))
+    if isinstance(it, Never):
+        return nobody, ids, nobody
+    if isinstance(it, Timeline):
+        firing = _firing(story.moments, it.alertname) if it.firing else nobody
+        always = any(span.start == timedelta() and span.end is None for span in it.firing)
+        return firing, nobody if always else ids, nobody
+    firing = _firing([story.at(it.eval_time)], it.alertname)
+    if isinstance(it, AlertRuleTest) and (it.state is not AlertState.FIRING or not it.exp_alerts):
+        return nobody, ids - firing, nobody
+    return firing, nobody, nobody
+
+
+def _firing(moments: Sequence[Moment], name: str) -> frozenset[str]:
+    return frozenset(alert.rule_id for moment in moments for alert in named(moment, name) if alert.firing)
 
 
 def _errors(story: Story, groups: Sequence[RuleGroup], name: str) -> Iterator[Failure]:
@@ -150,19 +220,21 @@ def _errors(story: Story, groups: Sequence[RuleGroup], name: str) -> Iterator[Fa
             if (rule_id, error) not in seen and len(seen) < 10:
                 seen.add((rule_id, error))
                 what = f"{rules[rule_id].name} cannot be evaluated @ {Duration.of(moment.at - story.start)}"
-                yield Failure(test=name, what=what, origin=rules[rule_id].origin, lines=(error,))
+                yield Failure(name, what, rules[rule_id].origin, (error,))
+
+
+def samples(story: Story, it: PromqlExprTest) -> dict[Labels, float]:
+    """Return what an expression gives at its `eval_time`."""
+    window = story.source.instant(it.expr, story.start + it.eval_time)
+    columns = zip(window.labels, window.values[:, 0], window.present[:, 0], strict=True)
+    return {labels: float(value) for labels, value, there in columns if there}
 
 
 def _samples(it: PromqlExprTest, story: Story, tolerance: float) -> list[str]:
     try:
-        window = story.source.instant(it.expr, story.start + it.eval_time)
+        got = samples(story, it)
     except (ExpressionError, QueryError) as error:
         return [str(error)]
-    got = {
-        labels: float(value)
-        for labels, value, there in zip(window.labels, window.values[:, 0], window.present[:, 0], strict=True)
-        if there
-    }
     wanted = {sample.labels: sample.value for sample in it.exp_samples}
     lines = [
         f"- {labels} {value:g}"
@@ -178,6 +250,8 @@ def _samples(it: PromqlExprTest, story: Story, tolerance: float) -> list[str]:
 
 
 def _routes(it: RouteTest, story: Story, settings: Settings) -> list[str]:
+    from engine.route.tree import receivers_of  # noqa: PLC0415 - few tests ask
+
     alerts = [alert for alert in named(story.at(it.eval_time), it.alertname) if alert.firing]
     if not alerts:
         return [
@@ -236,26 +310,35 @@ def _never(it: Never, story: Story) -> list[str]:
     return []
 
 
-def warnings(test: TestGroup, bench: Bench) -> list[str]:
-    """Say what makes a test weaker than it looks: metrics without input, input that ends early."""
-    groups = bench.groups
-    said = [] if bench.own_intervals else [fault.lines[0] for fault in _vacuous(test, groups, test.name)]
-    names = {series.labels.get(METRIC_NAME, "") for series in test.input_series}
-    recorded = {rule.record for group in groups for rule in group.rules if not isinstance(rule, AlertingRule)}
-    for group in groups:
-        for rule in group.rules:
-            asked = {it.alertname for it in test.alert_rule_test}
-            if isinstance(rule, AlertingRule) and rule.alert in asked and not test.input_signal:
-                missing = _metrics(rule.expr) - names - recorded - {ALERTS, ALERTS_FOR_STATE}
-                said += [f"{rule.alert}: no input series for {name}" for name in sorted(missing)]
-    length = Duration.of(length_of(test, test.interval or bench.interval))
-    late = {it.eval_time for it in test.alert_rule_test if it.eval_time > length and test.input_series}
-    said += [f"input ends at {length}, before eval_time {at}" for at in sorted(late)]
-    return said
+def spans_of(story: Story, name: str, labels: Mapping[str, str]) -> dict[AlertState, list[Span]]:
+    """Return when alerts with that name and these labels were pending and when they fired.
+
+    A span ends at the evaluation at which that is over. Of several alerts the one that is furthest counts.
+    """
+    found: dict[AlertState, list[Span]] = {AlertState.PENDING: [], AlertState.FIRING: []}
+    before: AlertState | None = None
+    for moment in story.moments:
+        after = Duration.of(moment.at - story.start)
+        states = {alert.state for alert in named(moment, name) if labels.items() <= alert.labels.items()}
+        state = next((each for each in (AlertState.FIRING, AlertState.PENDING) if each in states), None)
+        if state is not before:
+            if before is not None:
+                found[before][-1] = found[before][-1]._replace(end=after)
+            if state is not None:
+                found[state].append(Span(after, None))
+        before = state
+    return found
 
 
-def _metrics(expr: str) -> set[str]:
-    try:
-        return metric_names(expr)
-    except ExpressionError:
-        return set()
+def _timeline(it: Timeline, story: Story) -> list[str]:
+    got = spans_of(story, it.alertname, it.labels)
+    lines = []
+    for state, wanted in ((AlertState.PENDING, it.pending), (AlertState.FIRING, it.firing)):
+        if sorted(wanted) != got[state]:
+            lines += [f"- {state.value:8} {_listed(wanted)}", f"+ {state.value:8} {_listed(got[state])}"]
+    last = Duration.of(story.moments[-1].at - story.start)
+    return [*lines, timeline(it.alertname, story, last)] if lines else []
+
+
+def _listed(spans: Sequence[Span]) -> str:
+    return ", ".join(str(span) for span in spans) or "at no time"

@@ -6,16 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
-import numpy as np
-
 from engine.errors import ExpressionError, QueryError
 from engine.flow.slots import interval_of
 from engine.lab.story import ALERTS, ALERTS_FOR_STATE, Story, length_of
-from engine.model.alert import AlertState
 from engine.model.duration import Duration
 from engine.model.labels import METRIC_NAME, Labels
 from engine.model.rule import AlertingRule, Origin, RuleGroup
-from engine.model.testing import AlertRuleTest, ForecastTest, Never, PromqlExprTest, RouteTest, TestGroup, Timeline
+from engine.model.testing import (
+    AlertRuleTest,
+    ForecastTest,
+    Never,
+    PromqlExprTest,
+    RouteTest,
+    TestGroup,
+    Timeline,
+)
 
 About = AlertRuleTest | RouteTest | ForecastTest | Never | Timeline
 
@@ -78,7 +83,7 @@ def _unknown(name: str, rules: Rules) -> str:
 def _without_input(test: TestGroup, rules: Rules, asked: Sequence[About]) -> Iterator[Weakness]:
     if test.input_signal:
         return
-    series = [each.labels for each in (*test.input_series, *test.input_files)]
+    series = [each.labels for each in test.input_series] + [each.labels for each in test.input_files]
     known = {labels.get(METRIC_NAME, "") for labels in series} | rules.recorded | {ALERTS, ALERTS_FOR_STATE}
     for name in dict.fromkeys(it.alertname for it in asked):
         for rule in rules.named(name):
@@ -100,9 +105,14 @@ def _after_input(test: TestGroup, asked: Sequence[About], length: timedelta) -> 
         return
     if any(len(series.stale) and series.stale[-1] for series in (*test.input_series, *test.input_signal)):
         return  # the test says itself that something ends
-    late = {it.eval_time: it for it in reversed(asked) if not isinstance(it, Never | Timeline) and it.eval_time > length}
+    late = {
+        it.eval_time: it
+        for it in reversed(asked)
+        if not isinstance(it, Never | Timeline) and it.eval_time > length
+    }
     for at in sorted(late):
-        line = f"input ends at {Duration.of(length)}, before eval_time {at}; make the series longer, or end it with stale"
+        ends = f"input ends at {Duration.of(length)}, before eval_time {at}"
+        line = f"{ends}; make the series longer, or end it with stale"
         yield Weakness(f"{late[at].alertname} @ {at}", late[at].origin, line)
 
 
@@ -121,7 +131,9 @@ def _off_grid(
             return
 
 
-def cannot_fail(it: About | PromqlExprTest, story: Story, rules: Rules, seen: dict[str, set[Labels] | None]) -> str:
+def cannot_fail(
+    it: About | PromqlExprTest, story: Story, rules: Rules, seen: dict[str, set[Labels] | None]
+) -> str:
     """Return why an assertion that nothing is there cannot fail; nothing if it can.
 
     It cannot if the expression is empty during the whole test, however its comparisons turn out. `seen` keeps
@@ -132,6 +144,13 @@ def cannot_fail(it: About | PromqlExprTest, story: Story, rules: Rules, seen: di
     if not _expects_nothing(it) or not (named := rules.named(it.alertname)):
         return ""
     labels = it.labels if isinstance(it, Never | Timeline) else Labels()
+    if any(
+        labels.items() <= alert.labels.items()
+        for m in story.moments
+        for alert in m.alerts
+        if alert.name == it.alertname
+    ):
+        return ""  # it was there at some time
     for rule in named:
         found = _seen(rule.expr, story, seen)
         if found is None or any(_fits(labels, rule, each) for each in found):
@@ -173,8 +192,12 @@ def _seen(expr: str, story: Story, seen: dict[str, set[Labels] | None]) -> set[L
 
 
 def _ask(expr: str, story: Story) -> set[Labels] | None:
-    if any(alert.state is not AlertState.RESOLVED for moment in story.moments for alert in moment.alerts) and (
-        labels := {a.signal for moment in story.moments for a in moment.alerts if a.rule_id in story.rule_ids(expr)}
-    ):
-        return labels
-    return None
+    from engine.lang.promql.mutants import unfiltered  # noqa: PLC0415
+
+    first, last = story.moments[0].at, story.moments[-1].at
+    step = story.moments[1].at - first if len(story.moments) > 1 else timedelta(minutes=1)
+    try:
+        text = expr if expr in story.stage.signals else unfiltered(expr)
+        return set(story.stage.range(text, first, last, step).labels)
+    except (ExpressionError, QueryError):
+        return None

@@ -186,3 +186,8 @@ class _Composer:
                 merged.update({name: entry for name, entry in part.entries.items() if name not in merged})
             else:
                 self._note(part.line, part.column, f"'<<' takes a mapping or a list of mappings, got {part}")
+
+
+def marked(text: str) -> Any:
+    """Return the first document as PyYAML's own nodes, whose marks say where each begins and ends. For editing."""
+    return yaml.compose(text, Loader=_LOADER)

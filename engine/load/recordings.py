@@ -113,7 +113,7 @@ def _seconds(text: str) -> float:
 
 
 def _series(labels: Labels, times: Floats, values: Floats, *, ends: bool) -> RecordedSeries:
-    """Return a series. With `ends`, it is stale wherever samples are missing, since a range query says so by leaving out."""
+    """Return a series. With `ends` it is stale wherever samples are missing: a range query leaves out what is not there."""
     if not 0 < len(times) <= MAX_SAMPLES:
         raise ValueError(f"{labels} has {len(times)} samples; 1 to {MAX_SAMPLES} are read")
     if (np.diff(times) <= 0).any():
@@ -127,4 +127,6 @@ def _series(labels: Labels, times: Floats, values: Floats, *, ends: bool) -> Rec
         times = np.insert(times, last + 1, times[last] + step)
         values = np.insert(values, last + 1, np.nan)
         stale = np.insert(stale, last + 1, True)
-    return RecordedSeries(labels=labels, times=times, values=values, stale=tuple(bool(each) for each in stale))
+    return RecordedSeries(
+        labels=labels, times=times, values=values, stale=tuple(bool(each) for each in stale)
+    )

@@ -128,7 +128,9 @@ class Decoder:
         self._folder = folder
         self.path = path
         self.problems = self._document.problems
-        self.beyond: list[Problem] = []  # PromQL that a real server may answer, and the embedded evaluator will not
+        self.beyond: list[
+            Problem
+        ] = []  # PromQL that a real server may answer, and the embedded evaluator will not
         self.root = self._document.root
         self.more = self._document.more
         self.seen: dict[tuple[str, str], Node] = {}  # what must be unique in the file, and where it was first

@@ -21,6 +21,7 @@ from engine.load.files import read_file, refuse
 from engine.load.nodes import MappingNode, Node, ScalarNode, SequenceNode, is_null
 from engine.load.records import Decoder, Invalid, suggest
 from engine.load.routing import KEYS, console_routing, read_routing
+from engine.model.labels import ALERT_NAME, Matchers
 from engine.model.playbook import Playbook
 from engine.model.rule import AlertingRule, Origin, RuleGroup
 from engine.model.settings import Settings
@@ -155,10 +156,24 @@ def cross_check(
 def _playbooks_missing(groups: Iterable[RuleGroup], playbooks: Mapping[str, Playbook]) -> Iterator[Problem]:
     for group in groups:
         for rule in group.rules:
-            if isinstance(rule, AlertingRule) and rule.remediate and rule.remediate.playbook not in playbooks:
+            if isinstance(rule, AlertingRule) and rule.remediate:
                 name = rule.remediate.playbook
-                hint = suggest(name, playbooks) or "; name its file in `playbook_files`"
-                yield _problem(rule.origin, f"{rule.alert}: no playbook is called {name!r}{hint}")
+                if name not in playbooks:
+                    hint = suggest(name, playbooks) or "; name its file in `playbook_files`"
+                    yield _problem(rule.origin, f"{rule.alert}: no playbook is called {name!r}{hint}")
+                elif not any(_may_serve(matchers, rule) for matchers in playbooks[name].match):
+                    serves = " or ".join(str(matchers) for matchers in playbooks[name].match)
+                    message = (
+                        f"playbook {name!r} serves {serves} and would always refuse it; widen its `match`"
+                    )
+                    yield _problem(rule.origin, f"{rule.alert}: {message}")
+
+
+def _may_serve(matchers: Matchers, rule: AlertingRule) -> bool:
+    """Tell whether matchers can pass alerts of a rule, by the labels that all of them have."""
+    fixed = {name: value for name, value in rule.labels.items() if "{{" not in value}
+    known = {**fixed, ALERT_NAME: rule.alert}
+    return all(matcher.matches(known) for matcher in matchers if matcher.name in known)
 
 
 def _receivers_missing(settings: Settings, playbooks: Mapping[str, Playbook]) -> Iterator[Problem]:

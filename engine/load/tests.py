@@ -70,7 +70,9 @@ def _read_group(decoder: Decoder, node: Node, what: str, *, interval: Duration) 
         if (series := node.get(key)) is not None:
             given[key] = tuple(_read_all_series(decoder, series, key, given["interval"]))
     if (files := node.get("input_files")) is not None:
-        recorded: tuple[RecordedSeries, ...] = tuple(decoder.attempt(lambda: list(read_recordings(decoder, files))) or ())
+        recorded: tuple[RecordedSeries, ...] = tuple(
+            decoder.attempt(lambda: list(read_recordings(decoder, files))) or ()
+        )
         given["input_files"] = recorded
         given["start"] = _first_sample(recorded)
     beside = ("interval", "input_series", "input_signal", "input_files")

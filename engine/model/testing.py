@@ -192,4 +192,6 @@ class TestFile:
     fuzzy_compare: bool = False  # samples may differ in the last bit
     tests: tuple[TestGroup, ...] = ()
     groups: tuple[RuleGroup, ...] = field(default=(), metadata={"key": None})
-    beyond: tuple[Problem, ...] = field(default=(), metadata={"key": None})  # PromQL that only a real server answers
+    beyond: tuple[Problem, ...] = field(
+        default=(), metadata={"key": None}
+    )  # PromQL that only a real server answers

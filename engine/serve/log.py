@@ -69,5 +69,6 @@ def log_event(event: Event) -> None:
     if event.kind not in LASTING:
         return
     log = structlog.get_logger("engine")
-    write = log.warning if event.kind in _TROUBLE else log.info
+    unplanned = event.kind is Kind.RUN and "state" not in event.data
+    write = log.warning if event.kind in _TROUBLE or unplanned else log.info
     write(event.kind.value, subject=event.subject, reason=event.reason, **event.data)

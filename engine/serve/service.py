@@ -6,6 +6,7 @@ import signal
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 
 import structlog
 
@@ -110,7 +111,7 @@ class Service:
                 problem = "state.url cannot be changed by a reload; restart the engine"
                 raise LoadError([Problem(loaded.settings.file or "engine.yaml", 1, 1, problem)])
             self._replace(loaded)
-            _log.info("reloaded", rules=len(self._present().status))
+            _log.info("reloaded")
 
     def _replace(self, loaded: Loaded) -> None:
         """Stop the present engine and begin another, or go on with the present one if that cannot begin."""
@@ -138,10 +139,15 @@ class Service:
         engine.dispatcher.carry(held, self._clock.now())
         self._drive(engine)
         self._source, self._loaded = source, loaded
+        for receiver in loaded.settings.routing.receivers.values():
+            for word, notifier in receiver.integrations:
+                token_file = getattr(notifier, "token_file", None)
+                if token_file is not None and not Path(token_file).is_file():
+                    _log.warning("cannot_notify_yet", receiver=receiver.name, integration=word, missing=token_file)
         _log.info(
             "started",
             groups=len(engine.groups),
-            rules=len(engine.status),
+            rules=sum(len(group.rules) for group in engine.groups.values()),
             prometheus=loaded.settings.prometheus.url,
             remediation=loaded.settings.remediation.mode.value,
             listen=self._address,

@@ -16,7 +16,6 @@ from types import ModuleType
 import pytest
 
 
-
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """The URL of a PostgreSQL with nothing in it but its own databases."""

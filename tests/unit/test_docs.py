@@ -143,21 +143,21 @@ def read_command(arguments: list[str]) -> list[str]:
     group: click.Command = cli
     names, rest = [], arguments
     while isinstance(group, click.Group) and rest:
-        command = group.get_command(click.Context(group), rest[0])
+        command = group.get_command(click.Context(group, help_option_names=["-h", "--help"]), rest[0])
         if command is None:
             raise click.UsageError(f"no command {rest[0]!r}")
         names.append(rest[0])
         group, rest = command, rest[1:]
     if not isinstance(group, click.Group):
-        group.make_parser(click.Context(group)).parse_args(rest)
+        group.make_parser(click.Context(group, help_option_names=["-h", "--help"])).parse_args(rest)
     return names
 
 
 def every_command() -> Iterator[list[str]]:
-    for name in cli.list_commands(click.Context(cli)):
-        command = cli.get_command(click.Context(cli), name)
+    for name in cli.list_commands(click.Context(cli, help_option_names=["-h", "--help"])):
+        command = cli.get_command(click.Context(cli, help_option_names=["-h", "--help"]), name)
         if isinstance(command, click.Group):
-            yield from ([name, each] for each in command.list_commands(click.Context(command)))
+            yield from ([name, each] for each in command.list_commands(click.Context(command, help_option_names=["-h", "--help"])))
         else:
             yield [name]
 

@@ -92,7 +92,7 @@ def _needed(node: Node) -> Iterator[str]:
 
 
 def _each_comparison(expr: str, visit: Callable[[int, Any], Any]) -> tuple[str, int]:
-    """Call `visit` for each comparison with a number; what it returns takes the place. Return the text and their count."""
+    """Call `visit` for each comparison with a number; what it returns takes the place. Return text and count."""
     count = 0
 
     def after(node: Any) -> Any:

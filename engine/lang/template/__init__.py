@@ -40,6 +40,8 @@ def expand(
     escape: Escape | None = None,
 ) -> str:
     """Return the expanded text; as in Prometheus, a template that fails gives a text that says so and why."""
+    if "{{" not in text:
+        return text
     try:
         return parse(text).render(data, query=query, now=now, escape=escape)
     except TemplateError as error:

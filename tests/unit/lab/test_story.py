@@ -101,7 +101,8 @@ def test_recording_rules_feed_the_later_rules_of_their_group() -> None:
 
 @pytest.mark.parametrize("name", ["ALERTS", "ALERTS_FOR_STATE"])
 def test_alerts_are_series_too_and_end_with_the_alert(name: str) -> None:
-    story = story_of(HOT, asks("6m", values='"20 60x3 20x9"'))
+    read = f"promql_expr_test: [{{expr: {name}, eval_time: 6m}}]\n"
+    story = story_of(HOT, asks("6m", values='"20 60x3 20x9"') + read)
     assert states(story) == ".ppFFrr"
     found = [len(story.source.instant(name, moment.at)) for moment in story.moments]
     assert found == [0, 1, 1, 1, 1, 0, 0]

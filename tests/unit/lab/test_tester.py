@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.lab.tester import run_test, warnings
+from engine.lab.tester import run_test
 from tests.unit.lab.lives import FIRES_AT_3M, HOT, bench_of, failures, loaded, playbooks_of, result_of
 
 HOT_A = "{exp_labels: {severity: page, room: a}}"
@@ -56,7 +56,7 @@ LEGEND = "(. nothing, p pending, F firing, | here)"
             ],
         ),
         (
-            "3m59s",
+            "3m",
             expecting(),
             [
                 "expected firing, at the evaluation @ 3m",
@@ -172,7 +172,8 @@ def test_a_signal_of_many_series_is_shown_in_part() -> None:
     assert sum("(not expected)" in line for line in said) == 9
 
 
-EXPRESSION = FIRES_AT_3M + "promql_expr_test: [{expr: %s, eval_time: 3m, exp_samples: [%s]}]\n"
+ASKING_FOR = "promql_expr_test: [{expr: %s, eval_time: 3m, exp_samples: [%s]}]\n"
+EXPRESSION = FIRES_AT_3M + ASKING_FOR
 
 
 @pytest.mark.parametrize(
@@ -341,7 +342,8 @@ def test_what_must_never_fire_is_looked_for_at_every_moment() -> None:
     assert what == "never Hot"
     assert said[0] == '+ firing {room="a", severity="page"} @ 3m'
     assert failures(HOT, short.replace("60x3", "60x1") + "never: [Hot]\n") == [], "pending is allowed"
-    assert failures(HOT, short + "never: [{alertname: Hot, labels: {room: b}}]\n") == []
+    both = short.replace("}]", "}, {series: 'temperature{room=\"b\"}', values: '20x9'}]")
+    assert failures(HOT, both + "never: [{alertname: Hot, labels: {room: b}}]\n") == []
     assert len(failures(HOT, short + "never: [{alertname: Hot, labels: {room: a}}]\n")) == 1
 
 
@@ -360,40 +362,49 @@ def test_a_rule_that_cannot_be_evaluated_fails_the_test_once_and_says_when() -> 
 @pytest.mark.parametrize(
     ("test", "what", "line"),
     [
-        (alert_at("3m").replace("Hot", "Hit"), "Hit", "no rule of this file is called 'Hit'; known: Hot"),
-        (FIRES_AT_3M + "never: [Hit]\n", "Hit", "no rule of this file is called 'Hit'; known: Hot"),
+        (
+            alert_at("3m").replace("Hot", "Hit"),
+            "Hit",
+            "no rule of this file is called 'Hit'; did you mean 'Hot'?",
+        ),
+        (FIRES_AT_3M + "never: [Cold]\n", "Cold", "no rule of this file is called 'Cold'; known: Hot"),
         (FIRES_AT_3M, "nothing is expected", "nothing is expected; add an alert_rule_test"),
+        (
+            alert_at("11m", expecting(HOT_A)),
+            "Hot @ 11m",
+            "input ends at 10m, before eval_time 11m; make the series longer, or end it with stale",
+        ),
+        (
+            alert_at("3m30s", expecting(HOT_A)),
+            "Hot @ 3m30s",
+            "eval_time 3m30s is between two evaluations, which are 1m apart; the one at 3m is looked at",
+        ),
+        (
+            FIRES_AT_3M + "never: [{alertname: Hot, labels: {room: b}}]\n",
+            "never Hot",
+            (
+                'this cannot fail: temperature > 50 has no series with {room="b"} during the whole test, '
+                "whatever is compared; check the names and labels of the input"
+            ),
+        ),
     ],
 )
 def test_what_can_only_pass_by_mistake_fails_and_in_promtools_files_is_a_warning(
     test: str, what: str, line: str
 ) -> None:
     assert failures(HOT, test) == [(what, (line,))]
+    assert result_of(HOT, test).warnings == (), "said once"
     assert failures(HOT, test, own_intervals=False) == []
-    rules = loaded(HOT, test)
-    (group,) = rules.tests[0].tests
-    assert line in warnings(group, bench_of(rules, own_intervals=False))
-    assert line not in warnings(group, bench_of(rules)), "said once"
+    assert line in result_of(HOT, test, own_intervals=False).warnings
 
 
-def test_a_test_that_is_weaker_than_it_looks_is_said_to_be() -> None:
-    test = alert_at("11m").replace("temperature", "temprature")
-    rules = loaded(HOT, test)
-    (group,) = rules.tests[0].tests
-    assert warnings(group, bench_of(rules)) == [
-        "Hot: no input series for temperature",
-        "input ends at 10m, before eval_time 11m",
-    ]
-    rules = loaded(HOT, alert_at("10m"))
-    assert warnings(rules.tests[0].tests[0], bench_of(rules)) == []
+def test_a_metric_without_input_is_said() -> None:
+    test = alert_at("3m").replace("temperature", "temprature")
+    assert ("Hot", ("Hot: no input series for temperature",)) in failures(HOT, test)
 
 
 def test_a_result_counts_its_assertions_and_names_its_test() -> None:
-    test = (
-        "name: the story\n"
-        + alert_at("3m", expecting(HOT_A))
-        + "never: [{alertname: Hot, labels: {room: b}}]\n"
-    )
+    test = "name: the story\n" + alert_at("3m", expecting(HOT_A)) + ASKING_FOR % ("time()", "{value: 180}")
     result = result_of(HOT, test)
     assert (result.name, result.assertions, result.failures) == ("the story", 2, ())
     rules = loaded(HOT, alert_at("3m"))
