@@ -49,6 +49,11 @@ class Tracker:
         """Every alert that is pending, firing or lately resolved."""
         return tuple(self._alerts.values())
 
+    @property
+    def idle(self) -> bool:
+        """Whether there are none."""
+        return not self._alerts
+
     def update(
         self, findings: Iterable[Finding], at: datetime, *, late: bool = False, warnings: tuple[str, ...] = ()
     ) -> list[tuple[Alert | None, Alert | None]]:
@@ -101,10 +106,12 @@ class Tracker:
         )
         if at < alert.active_at:  # the clock went back: what fires goes on, the rest is counted from now on
             alert = replace(alert, active_at=at - self._rule.hold if alert.firing else at)
-        if at - alert.active_at >= self._rule.hold:
-            return replace(alert, state=AlertState.FIRING, fired_at=alert.fired_at or at)
         # A `for` that was raised by a reload takes a firing alert back to pending, as in Prometheus.
-        return replace(alert, state=AlertState.PENDING, fired_at=None)
+        fires = at - alert.active_at >= self._rule.hold
+        if fires is alert.firing and fires is (alert.fired_at is not None):
+            return alert
+        state = AlertState.FIRING if fires else AlertState.PENDING
+        return replace(alert, state=state, fired_at=(alert.fired_at or at) if fires else None)
 
     def _good(self, alert: Alert, at: datetime) -> Alert | None:
         if alert.state is AlertState.PENDING:

@@ -85,7 +85,7 @@ class RuleWatch:
                     mine.pop(rule.id, None)
                     if why := self._why(watch, rule, errors[rule.id]):
                         mine[rule.id] = _finding(watch, group, rule.name, why)
-                if not mine and not self.trackers[watch.id].alerts:
+                if not mine and self.trackers[watch.id].idle:
                     continue
                 if changed := self.trackers[watch.id].update(mine.values(), slot):
                     found.append((watch.id, changed))

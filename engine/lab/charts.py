@@ -130,9 +130,8 @@ class _Plot:
         figure.set_x_limits(0, end)
         figure.set_y_limits(low, high)
         self._draw(figure, end)
-        drawn = [line.partition("| ")[2] for line in figure.show().splitlines() if "| " in line][
-            1 : _HEIGHT + 1
-        ]
+        drawn = [line.partition("| ")[2] for line in figure.show().splitlines() if "| " in line]
+        drawn = drawn[:_HEIGHT]
         for index, line in enumerate(drawn):
             height = high - (index + 1) * (high - low) / len(drawn)  # at the bottom of the line
             yield f"{show(height):>12} ┤{line}".rstrip("\u2800 ")

@@ -72,7 +72,7 @@ def _notice(
 
 
 def _fails(test: TestGroup, bench: Bench, group: RuleGroup, rule: AlertingRule, wrong: AlertingRule) -> bool:
-    """Tell whether a test fails with the wrong rule. Rules that it does not speak of are left out if they cannot matter."""
+    """Tell whether a test fails with the wrong rule. Rules that cannot matter to it are left out."""
     alone = not test.promql_expr_test and not reads_made(test, bench.groups)
 
     def keeps(each: object) -> bool:

@@ -113,7 +113,7 @@ def _seconds(text: str) -> float:
 
 
 def _series(labels: Labels, times: Floats, values: Floats, *, ends: bool) -> RecordedSeries:
-    """Return a series. With `ends` it is stale wherever samples are missing: a range query leaves out what is not there."""
+    """Return a series. With `ends` it is stale where samples are missing, as in an answer of a range query."""
     if not 0 < len(times) <= MAX_SAMPLES:
         raise ValueError(f"{labels} has {len(times)} samples; 1 to {MAX_SAMPLES} are read")
     if (np.diff(times) <= 0).any():

@@ -53,6 +53,8 @@ class Labels(Mapping[str, str]):
 
     def without(self, *names: str) -> Labels:
         """Return these labels less the named ones."""
+        if not any(name in self._pairs for name in names):
+            return self
         return Labels({name: value for name, value in self.items() if name not in names})
 
     def only(self, *names: str) -> Labels:

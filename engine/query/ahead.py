@@ -77,6 +77,10 @@ def _slice(window: Window, start: datetime, end: datetime, step: timedelta) -> W
     first = round((start.timestamp() - window.times[0]) / step.total_seconds())
     last = round((end.timestamp() - window.times[0]) / step.total_seconds()) + 1
     present = window.present[:, first:last]
+    if present.all():
+        return Window(
+            window.labels, window.times[first:last], window.values[:, first:last], present, window.warnings
+        )
     keep = np.flatnonzero(present.any(axis=1))  # a series that has no sample here is not in the answer
     return Window(
         tuple(window.labels[i] for i in keep),

@@ -2,9 +2,10 @@
 
 import sys
 
-from tests.bench import bench_promql
+from tests.bench import bench_promql, bench_test_rule
 
 if __name__ == "__main__":
-    for line in bench_promql.report():
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+    for table in (bench_promql.report, bench_test_rule.rows):
+        for line in table():
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()

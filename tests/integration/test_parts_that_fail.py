@@ -33,7 +33,7 @@ groups:
 """
 PLAYBOOK = """
 playbook: cool
-match: [alertname="Hot"]
+match: [alertname=~"Hot.*"]
 mode: auto
 steps:
   - {name: stop the owner, action: ray_stop_job, with: {job: "{{ $plan.largest_owner.submission_id }}"}}
