@@ -47,7 +47,9 @@ def main() -> None:
 
 
 def _play(folder: Path, narrator: Narrator) -> bool:
-    narrator.say("Slack is a stand-in on this machine, rules have seconds where the shipped ones have minutes,")
+    narrator.say(
+        "Slack is a stand-in on this machine, rules have seconds where the shipped ones have minutes,"
+    )
     narrator.say("and remedies run by themselves (mode auto). Setting up Prometheus and Ray …")
     programs, venv = parts.part("prometheus"), parts.part("ray")
     if folder.exists():

@@ -30,6 +30,7 @@ class Narrator:
         self._helped = False
         self._alerts: dict[str, str] = {}  # state of each alert, by fingerprint
         self._names: dict[str, str] = {}  # name of each alert, by fingerprint
+        self._told = False  # that it has resolved
         self._healed = ""  # fingerprint of the alert that a run was made for
 
     def say(self, text: str, style: str = "") -> None:
@@ -56,7 +57,7 @@ class Narrator:
         deadline = time.monotonic() + within
         for line in follow(log, lambda: time.monotonic() < deadline and alive()):
             self._tell(line)
-            if self._helped and self._alerts.get(self._healed) == "resolved":
+            if self._helped and self._alerts.get(self._healed) == "resolved" and self._told:
                 self.say("The cluster was relieved and the alert has resolved.", _GREEN)
                 return True
         self.say("The engine ended." if not alive() else f"Not healed within {within:.0f} s.", _RED)
@@ -90,6 +91,7 @@ class Narrator:
         self.say(f"{line['playbook']} is {state.upper()}: {line['reason']}", _COLOUR_OF.get(state, _BOLD))
 
     def _notified(self, line: Line) -> None:
+        self._told = self._told or (line["subject"] == self._healed and line.get("state") == "resolved")
         if line["reason"] != "remediation progressed":
             self.say(f"told {line['receiver']} by {line['integration']}: {line['reason']}", _FAINT)
 

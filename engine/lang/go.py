@@ -23,5 +23,10 @@ def exponential(number: float) -> str:
         return "NaN"
     if math.isinf(number):
         return "+Inf" if number > 0 else "-Inf"
-    digits = len(Decimal(repr(number)).normalize().as_tuple().digits)
-    return f"{number:.{digits - 1}e}"
+    # From the digits of `repr`, which are the fewest: rounding to as many of them can give another number.
+    sign, digits, exponent = Decimal(repr(number)).normalize().as_tuple()
+    assert isinstance(exponent, int)
+    power = exponent + len(digits) - 1 if any(digits) else 0
+    fraction = "".join(map(str, digits[1:]))
+    mantissa = f"{digits[0]}.{fraction}" if fraction else f"{digits[0]}"
+    return f"{'-' * sign}{mantissa}e{power:+03d}"

@@ -143,7 +143,9 @@ class Service:
             for word, notifier in receiver.integrations:
                 token_file = getattr(notifier, "token_file", None)
                 if token_file is not None and not Path(token_file).is_file():
-                    _log.warning("cannot_notify_yet", receiver=receiver.name, integration=word, missing=token_file)
+                    _log.warning(
+                        "cannot_notify_yet", receiver=receiver.name, integration=word, missing=token_file
+                    )
         _log.info(
             "started",
             groups=len(engine.groups),

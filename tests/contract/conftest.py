@@ -76,7 +76,9 @@ def _programs(folder: Path) -> Path:
         return Path(found[-1]).resolve().parent
     wheel = importlib.util.find_spec("pgserver")
     if wheel is None or not wheel.submodule_search_locations:
-        pytest.fail("there is no PostgreSQL: apt-get install postgresql, or pip install pgserver", pytrace=False)
+        pytest.fail(
+            "there is no PostgreSQL: apt-get install postgresql, or pip install pgserver", pytrace=False
+        )
     # A copy, since the environment may lie where the server's user may not look; the libraries lie beside it.
     package = Path(wheel.submodule_search_locations[0])
     for part in (package, package.with_name("pgserver.libs")):

@@ -157,7 +157,10 @@ def every_command() -> Iterator[list[str]]:
     for name in cli.list_commands(click.Context(cli, help_option_names=["-h", "--help"])):
         command = cli.get_command(click.Context(cli, help_option_names=["-h", "--help"]), name)
         if isinstance(command, click.Group):
-            yield from ([name, each] for each in command.list_commands(click.Context(command, help_option_names=["-h", "--help"])))
+            yield from (
+                [name, each]
+                for each in command.list_commands(click.Context(command, help_option_names=["-h", "--help"]))
+            )
         else:
             yield [name]
 

@@ -105,7 +105,9 @@ def parse_command(arguments: list[str]) -> tuple[click.Command, dict[str, Any]]:
     context = click.Context(cli, help_option_names=["-h", "--help"])
     command = cli.get_command(context, name)
     assert command is not None, f"engine has no command {name!r}"
-    options, _, _ = command.make_parser(click.Context(command, help_option_names=["-h", "--help"])).parse_args(rest)
+    options, _, _ = command.make_parser(
+        click.Context(command, help_option_names=["-h", "--help"])
+    ).parse_args(rest)
     return command, options
 
 
@@ -310,7 +312,9 @@ def test_compose_scrapes_and_asks_services_that_it_has():
 @pytest.mark.parametrize("file", load_rules([ROOT / "rules"]).tests, ids=lambda each: Path(each.file).stem)
 def test_alerts_of_a_cluster_made_by_kuberay_lead_to_its_dashboard(image, file):
     """What Prometheus adds to Ray's series, the rules keep, and the settings for Kubernetes read."""
-    settings = settings_in(image, "/etc/engine/conf/engine.yaml", manifest("ConfigMap")["data"]["engine.yaml"])
+    settings = settings_in(
+        image, "/etc/engine/conf/engine.yaml", manifest("ConfigMap")["data"]["engine.yaml"]
+    )
     added = {"ray_io_cluster": "prod", "namespace": "ml"}
     test = file.tests[0]
     series = tuple(replace(each, labels=each.labels.updated(added)) for each in test.input_series)

@@ -22,11 +22,12 @@ from engine.lab.tester import live, run_test
 from engine.lab.weakness import Rules
 from engine.lab.witnesses import lives
 from engine.load.rules import Loaded
-from tests.unit.lab.lives import FIRES_AT_3M, HOT, bench_of as bench, failures, loaded, settings_of
+from tests.unit.lab.lives import FIRES_AT_3M, HOT, failures, loaded, settings_of
+from tests.unit.lab.lives import bench_of as bench
 
 ROOT = Path(__file__).parents[3]
 HOT_A = "exp_alerts: [{exp_labels: {severity: page, room: a}}]"
-FIRES = FIRES_AT_3M + "alert_rule_test: [{eval_time: 3m, alertname: Hot, %s}]\n" % HOT_A
+FIRES = f"{FIRES_AT_3M}alert_rule_test: [{{eval_time: 3m, alertname: Hot, {HOT_A}}}]\n"
 QUIET = FIRES_AT_3M + "alert_rule_test: [{eval_time: 2m, alertname: Hot}]\n"
 
 
@@ -281,7 +282,7 @@ REPORTS = [
     [FIRES, QUIET],
     [FAILS],
     [FIRES_AT_3M + "never: [Hit]\n"],
-    ["name: \"x \\a ]]> y\"\n" + FAILS, FIRES],
+    ['name: "x \\a ]]> y"\n' + FAILS, FIRES],
 ]  # fmt: skip
 
 
