@@ -93,7 +93,7 @@ def _show(folder: Path, slack: SlackStub, narrator: Narrator) -> None:
     """Say where to look, and print the Slack message as it stands at the end."""
     time.sleep(1.5)  # the last update of the message is on its way
     messages = slack.messages
-    (folder / "slack.html").write_text(render_html(messages, slack.files, title="#ray-alerts"))
+    (folder / "slack.html").write_text(render_html(messages, slack.files, title="ray-alerts"))
     thread_starts = [message for message in messages if not message.thread_ts]
     narrator.say("What #ray-alerts shows now:")
     for message in thread_starts:
