@@ -9,7 +9,7 @@ from typing import NamedTuple
 from engine.errors import ExpressionError
 from engine.lab.files import FileResult
 from engine.lang.promql import selects
-from engine.model.rule import Origin, RecordingRule, Rule, RuleGroup
+from engine.model.rule import AlertingRule, Origin, RecordingRule, Rule, RuleGroup
 from engine.model.testing import TestFile
 
 
@@ -44,6 +44,7 @@ def measure(groups: Iterable[RuleGroup], files: Iterable[tuple[TestFile, FileRes
     rules: dict[tuple[str, str], Rule] = {}
     fires: set[tuple[str, str]] = set()
     quiet: set[tuple[str, str]] = set()
+    plans: set[tuple[str, str]] = set()  # by the rule's file and the playbook
     mentions: set[str] = set()
     for group in [*groups, *(group for file, _ in pairs for group in file.groups)]:
         rules |= {_key(group, rule.id): rule for rule in group.rules}
@@ -53,8 +54,13 @@ def measure(groups: Iterable[RuleGroup], files: Iterable[tuple[TestFile, FileRes
             fires |= {keys[id_] for id_ in check.fires if id_ in keys}
             quiet |= {keys[id_] for id_ in check.quiet if id_ in keys}
             mentions |= check.mentions
+            plans |= {(key[0], playbook) for key in keys.values() for playbook in check.plans}
     read = mentions | {rule.expr for key, rule in rules.items() if key in fires}
-    missing = {key: _missing(rule, key in fires, key in quiet, read) for key, rule in rules.items()}
+    missing = {}
+    for key, rule in rules.items():
+        wanted = rule.remediate if isinstance(rule, AlertingRule) else None
+        unplanned = wanted.playbook if wanted is not None and (key[0], wanted.playbook) not in plans else ""
+        missing[key] = _missing(rule, key in fires, key in quiet, unplanned, read)
     untested = [Untested(rules[key].name, rules[key].origin, text) for key, text in missing.items() if text]
     return Coverage(len(rules), tuple(sorted(untested, key=lambda each: each.origin)))
 
@@ -64,12 +70,13 @@ def _key(group: RuleGroup, rule_id: str) -> tuple[str, str]:
     return str(Path(group.file).resolve()), rule_id.removeprefix(group.file)
 
 
-def _missing(rule: Rule, fires: bool, quiet: bool, read: Iterable[str]) -> str:
+def _missing(rule: Rule, fires: bool, quiet: bool, unplanned: str, read: Iterable[str]) -> str:
     if isinstance(rule, RecordingRule):
         return "" if any(_reads(expr, rule.record) for expr in read) else "no test reads what it records"
     words = [
         *([] if fires else ["no test makes it fire"]),
         *([] if quiet else ["no test asserts that it does not fire"]),
+        *([f"no remediation_test sees {unplanned} planned"] if unplanned else []),
     ]
     return " and ".join(words)
 

@@ -57,6 +57,7 @@ class Checked(NamedTuple):
     fires: frozenset[str] = frozenset()
     quiet: frozenset[str] = frozenset()
     mentions: frozenset[str] = frozenset()  # PromQL that it got samples from
+    plans: frozenset[str] = frozenset()  # playbooks that it saw planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +143,7 @@ def _judge(test: TestGroup, bench: Bench, story: Story, rules: Rules, name: str)
             weak.append(Weakness(what, it.origin, why))
             checks.append(Checked(what, it.origin, ()))
         else:
-            checks.append(Checked(what, it.origin, lines, *(() if lines else _shown(it, story, rules))))
+            checks.append(Checked(what, it.origin, lines, **({} if lines else _shown(it, story, rules))))
     faults = list(_errors(story, bench.groups, name))
     # What promtool passes in silence passes in its files, with a warning.
     if bench.own_intervals:
@@ -185,26 +186,23 @@ def _vain(it: Assertion, story: Story, rules: Rules, seen: dict[str, set[Labels]
     return "" if isinstance(it, RemediationTest) else cannot_fail(it, story, rules, seen)
 
 
-def _shown(
-    it: Assertion, story: Story, rules: Rules
-) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
-    """Return the rules that an assertion which held has seen firing and quiet, and the PromQL it had samples from."""
-    nobody: frozenset[str] = frozenset()
+def _shown(it: Assertion, story: Story, rules: Rules) -> dict[str, frozenset[str]]:
+    """Return what an assertion that held has seen, as fields of `Checked`."""
     if isinstance(it, RemediationTest):
-        return nobody, nobody, nobody
+        return {"plans": frozenset(it.exp_playbooks)}
     if isinstance(it, PromqlExprTest):
-        return nobody, nobody, frozenset([it.expr] if it.exp_samples else [])
+        return {"mentions": frozenset([it.expr] if it.exp_samples else [])}
     ids = frozenset(rule.id for rule in rules.named(it.alertname))
     if isinstance(it, Never):
-        return nobody, ids, nobody
+        return {"quiet": ids}
     if isinstance(it, Timeline):
-        firing = _firing(story.moments, it.alertname) if it.firing else nobody
+        firing = _firing(story.moments, it.alertname) if it.firing else frozenset()
         always = any(span.start == timedelta() and span.end is None for span in it.firing)
-        return firing, nobody if always else ids, nobody
+        return {"fires": firing, "quiet": frozenset() if always else ids}
     firing = _firing([story.at(it.eval_time)], it.alertname)
     if isinstance(it, AlertRuleTest) and (it.state is not AlertState.FIRING or not it.exp_alerts):
-        return nobody, ids - firing, nobody
-    return firing, nobody, nobody
+        return {"quiet": ids - firing}
+    return {"fires": firing}
 
 
 def _firing(moments: Sequence[Moment], name: str) -> frozenset[str]:
