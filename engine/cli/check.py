@@ -9,10 +9,11 @@ from pathlib import Path
 import click
 
 from engine.check.files import Checked, check_files
+from engine.cli import HELP
 from engine.load.settings import load_settings
 
 
-@click.command("check")
+@click.command("check", context_settings=HELP)
 @click.argument("paths", nargs=-1, type=click.Path(exists=True))
 @click.option(
     "--config",

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import click
 
+from engine.cli import HELP
 from engine.cli.state import config_option, open_state
 from engine.model.event import Event, Kind
 from engine.store.memory import KEPT_EVENTS
 
 
-@click.command("explain")
+@click.command("explain", context_settings=HELP)
 @click.argument("what")
 @config_option
 @click.option("--limit", default=200, show_default=True, help="At most so many events, the newest.")

@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from engine.cli import HELP
 from engine.errors import EngineError, LoadError
 
 _COMMANDS = {
@@ -36,7 +37,7 @@ class Lazy(click.Group):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
 
 
-@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Lazy, context_settings=HELP)
 @click.version_option(package_name="ray-alert-engine", prog_name="engine")
 def cli() -> None:
     """Alerting and auto-remediation for Ray clusters."""

@@ -6,6 +6,7 @@ import getpass
 
 import click
 
+from engine.cli import HELP
 from engine.cli.state import config_option, open_state
 from engine.clock import SystemClock
 from engine.errors import EngineError
@@ -15,12 +16,12 @@ from engine.model.ports import Store
 _by = click.option("--by", default=getpass.getuser, show_default="you", help="Who answers; goes on record.")
 
 
-@click.group("playbook")
+@click.group("playbook", context_settings=HELP)
 def command() -> None:
     """See, approve and reject remediation runs."""
 
 
-@command.command("list")
+@command.command("list", context_settings=HELP)
 @config_option
 def list_(config: str | None) -> None:
     """Print the runs, newest first."""
@@ -35,7 +36,7 @@ def list_(config: str | None) -> None:
     store.close()
 
 
-@command.command()
+@command.command(context_settings=HELP)
 @click.argument("run_id")
 @config_option
 def show(run_id: str, config: str | None) -> None:
@@ -45,7 +46,7 @@ def show(run_id: str, config: str | None) -> None:
     store.close()
 
 
-@command.command()
+@command.command(context_settings=HELP)
 @click.argument("run_id")
 @_by
 @config_option
@@ -54,7 +55,7 @@ def approve(run_id: str, by: str, config: str | None) -> None:
     _answer(run_id, config, by=by, yes=True)
 
 
-@command.command()
+@command.command(context_settings=HELP)
 @click.argument("run_id")
 @_by
 @config_option

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from engine.cli import HELP
 from engine.errors import LoadError
 from engine.serve.log import log_to_stderr
 from engine.serve.service import Service
@@ -13,7 +14,7 @@ from engine.serve.service import Service
 LAST_PORT = 65535
 
 
-@click.command("run")
+@click.command("run", context_settings=HELP)
 @click.option("--config", "config", type=click.Path(exists=True, dir_okay=False), help="engine.yaml")
 @click.option(
     "--listen", default="0.0.0.0:9109", show_default=True, help="HOST:PORT of health, metrics and reload."

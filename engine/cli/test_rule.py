@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from engine.cli import HELP
 from engine.clock import Stopwatch
 from engine.errors import QueryUnavailable
 from engine.lab.files import Choice, FileResult, bench_of, find_tests, refuse_beyond, run_file
@@ -69,7 +70,7 @@ class Wish:
     mutate: bool
 
 
-@click.command("test-rule")
+@click.command("test-rule", context_settings=HELP)
 @click.argument("paths", nargs=-1, type=click.Path(exists=True))
 @click.option("-k", "pattern", metavar="REGEX", help="Only tests whose name matches.")
 @click.option("-x", "stop_at_first", is_flag=True, help="Stop at the first test that fails.")
