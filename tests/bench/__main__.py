@@ -5,7 +5,8 @@ import sys
 from tests.bench import bench_promql, bench_test_rule
 
 if __name__ == "__main__":
-    for table in (bench_promql.report, bench_test_rule.rows):
+    # Processes first: a child's peak of memory begins with that of its parent, which is small as yet.
+    for table in (bench_test_rule.rows, bench_promql.report):
         for line in table():
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
