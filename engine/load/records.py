@@ -258,6 +258,11 @@ class Decoder:
     def _build(self, node: Node, cls: type[T], what: str, values: dict[str, Any], bad: set[str]) -> T:
         required = {field.name: key for key, field in schema(cls).items() if field.required}
         missing = [key for name, key in required.items() if name not in values and name not in bad]
+        # A field that is there, but misspelt, is one mistake and is reported as that.
+        strange = set(node.entries) - schema(cls).keys() if isinstance(node, MappingNode) else set[str]()
+        misspelt = [key for key in missing if difflib.get_close_matches(key, strange, n=1)]
+        if missing and misspelt == missing and self.problems:
+            raise Invalid
         if missing:
             raise self.fail(node, f"{what} needs {' and '.join(map(repr, missing))}")
         if bad & required.keys():
