@@ -14,7 +14,7 @@ from engine.errors import DetectError
 from engine.lang.template import expand
 from engine.model.labels import ALERT_NAME, METRIC_NAME, Labels
 from engine.model.rule import AlertingRule
-from engine.model.series import Verdicts
+from engine.model.verdict import Verdicts
 
 Query = Callable[[str], list[tuple[Labels, float]]]
 

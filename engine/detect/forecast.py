@@ -23,7 +23,8 @@ import numpy as np
 from engine.errors import DetectError
 from engine.model.duration import Duration
 from engine.model.labels import METRIC_NAME, Labels
-from engine.model.series import Bools, Floats, Verdicts, Window
+from engine.model.series import Bools, Floats, Window
+from engine.model.verdict import NOTHING, Memory, Verdicts
 from engine.numeric.normal import normal_quantile
 from engine.numeric.passage import Course
 from engine.numeric.regression import Line, choose, fit_line
@@ -93,6 +94,7 @@ class Forecast:
     min_samples: int | None = None  # None: a quarter of the lookback's, but at least 8
     coverage: float = 0.9  # of the interval from eta_earliest to eta_latest
 
+    over: ClassVar[str | None] = None
     details: ClassVar[Mapping[str, str]] = {
         "eta": "seconds until the bound is reached, by even odds",
         "eta_earliest": "seconds until the bound is reached, at the early end of the interval",
@@ -156,7 +158,9 @@ class Forecast:
     def inputs(self) -> Mapping[str, str]:
         return {"bound": self.bound} if isinstance(self.bound, str) else {}
 
-    def judge(self, signal: Window, inputs: Mapping[str, Window], at: datetime) -> Verdicts:
+    def judge(
+        self, signal: Window, inputs: Mapping[str, Window], at: datetime, memory: Memory = NOTHING
+    ) -> Verdicts:
         if (np.diff(signal.times) <= 0).any():
             raise DetectError("forecast: the times of the signal do not rise")
         window = signal.until(at)

@@ -10,7 +10,8 @@ from typing import ClassVar
 import numpy as np
 
 from engine.model.duration import Duration
-from engine.model.series import Verdicts, Window
+from engine.model.series import Window
+from engine.model.verdict import NOTHING, Memory, Verdicts
 from engine.registry import detector
 
 
@@ -19,6 +20,7 @@ from engine.registry import detector
 class Present:
     """Bad when it is there: every element that the expression returns, as in Prometheus."""
 
+    over: ClassVar[str | None] = None
     details: ClassVar[Mapping[str, str]] = {}
 
     @property
@@ -33,7 +35,9 @@ class Present:
     def inputs(self) -> Mapping[str, str]:
         return {}
 
-    def judge(self, signal: Window, inputs: Mapping[str, Window], at: datetime) -> Verdicts:
+    def judge(
+        self, signal: Window, inputs: Mapping[str, Window], at: datetime, memory: Memory = NOTHING
+    ) -> Verdicts:
         newest = signal.until(at)
         # A sample that is NaN is there; only a missing one is not.
         there = newest.present[:, -1].copy() if len(newest.times) else np.zeros(len(newest), dtype=np.bool_)

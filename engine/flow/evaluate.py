@@ -13,7 +13,8 @@ from engine.model.alert import Alert, AlertState
 from engine.model.labels import METRIC_NAME, Labels
 from engine.model.ports import Detector, Source
 from engine.model.rule import Absence, AlertingRule
-from engine.model.series import Verdicts, Window
+from engine.model.series import Window
+from engine.model.verdict import NOTHING, Memory, Verdicts
 
 GONE_AFTER = timedelta(minutes=15)
 """How long an alert is kept whose series alone is gone: a node that left does not come back."""
@@ -28,15 +29,17 @@ class Outcome:
     warnings: tuple[str, ...]
 
 
-def evaluate(rule: AlertingRule, expr: str, source: Source, at: datetime) -> Outcome:
+def evaluate(
+    rule: AlertingRule, expr: str, source: Source, at: datetime, memory: Memory = NOTHING
+) -> Outcome:
     """Return the verdicts on a rule's series at an instant. QueryError or DetectError if there are none.
 
-    `expr` is the rule's, or what stands for it.
+    `expr` is the rule's, or what stands for it; `memory` is what its detector noted at the evaluation before.
     """
     signal = fetch(expr, rule.detect, source, at)
     inputs = {name: source.instant(text, at) for name, text in rule.detect.inputs.items()}
     try:
-        verdicts = rule.detect.judge(signal, inputs, at)
+        verdicts = rule.detect.judge(signal, inputs, at, memory)
     except EngineError:
         raise
     except Exception as error:  # a detector may come from anywhere; its faults must not stop the other rules

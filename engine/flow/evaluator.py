@@ -28,6 +28,7 @@ from engine.model.labels import Labels
 from engine.model.ports import Point, Recorder, Source, Store, Writer
 from engine.model.rule import Absence, AlertingRule, RecordingRule, Rule, RuleGroup
 from engine.model.settings import Settings
+from engine.model.verdict import NOTHING, Memory
 from engine.query.ahead import AheadSource
 
 
@@ -96,6 +97,7 @@ class Evaluator:
         self._writer = writer
         self._presence = Presence(source)
         self._book = SeriesBook()
+        self._memories: dict[str, Memory] = {}  # what each rule's detector noted
         self._trackers = {id_: Tracker(rule, store.alerts(id_)) for id_, rule in self.rules.items()}
         self._watch = RuleWatch(settings.engine_alerts, store)
         for id_, tracker in [*self._trackers.items(), *self._watch.trackers.items()]:
@@ -183,7 +185,8 @@ class Evaluator:
 
     def _evaluate(self, now: _Round, rule: AlertingRule) -> list[Point]:
         expr = self._presence.expr_of(rule.expr, rule.staleness, now.at)
-        outcome = evaluate(rule, expr, now.source, now.at)
+        outcome = evaluate(rule, expr, now.source, now.at, self._memories.get(rule.id, NOTHING))
+        self._memories[rule.id] = outcome.verdicts.memory
         around = Surroundings(
             external_labels=self._settings.external_labels,
             external_url=self._settings.external_url,

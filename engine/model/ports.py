@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, run
 
 from engine.model.duration import Duration
 from engine.model.labels import Labels
-from engine.model.series import Verdicts, Window
+from engine.model.series import Window
+from engine.model.verdict import NOTHING, Memory, Verdicts
 
 if TYPE_CHECKING:  # the other modules of the model name these ports in their fields
     from engine.model.alert import Alert, Evidence
@@ -62,7 +63,7 @@ class Recorder(Protocol):
 
 
 class Detector(Protocol):
-    """Says which series are bad now. A pure function: no clock, no network, no memory between calls."""
+    """Says which series are bad now. A pure function: no clock, no network, and what it notes is a value."""
 
     details: ClassVar[Mapping[str, str]]
     """The names of `$detect` that it may fill, each with a line of explanation."""
@@ -82,8 +83,19 @@ class Detector(Protocol):
         """Further PromQL that it needs at the instant, by name, such as a bound."""
         ...
 
-    def judge(self, signal: Window, inputs: Mapping[str, Window], at: datetime) -> Verdicts:
-        """Return a verdict on every series of `signal`; nothing later than `at` counts."""
+    over: ClassVar[str | None]
+    """What becomes of the samples between two points of the history: `min`, `max` or `avg`; None, the last counts.
+
+    Prometheus does it (`min_over_time`), so that an hour of samples is not sent for one figure.
+    """
+
+    def judge(
+        self, signal: Window, inputs: Mapping[str, Window], at: datetime, memory: Memory = NOTHING
+    ) -> Verdicts:
+        """Return a verdict on every series of `signal`; nothing later than `at` counts.
+
+        `memory` is that of the verdicts at the evaluation before, perhaps with other series.
+        """
         ...
 
 

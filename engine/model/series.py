@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import numpy as np
@@ -65,27 +65,3 @@ class Window:
 def instant_of(seconds: float) -> datetime:
     """Return Unix `seconds` as an instant in UTC."""
     return datetime.fromtimestamp(seconds, UTC)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Verdicts:
-    """A detector's answer for every series of a window, as arrays of the length of `labels`.
-
-    `bad` is true where the condition holds. `known` is false where there was too little to say: an alert
-    stays as it is then. `details` are the detector's own figures (`$detect.eta` in templates), NaN where
-    a series has none.
-    """
-
-    labels: tuple[Labels, ...]
-    bad: Bools
-    known: Bools
-    values: Floats
-    details: Mapping[str, Floats] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def details_of(self, index: int) -> dict[str, float]:
-        """Return the figures of one series; those it does not have are left out."""
-        found = {name: float(column[index]) for name, column in self.details.items()}
-        return {name: value for name, value in found.items() if not np.isnan(value)}

@@ -13,7 +13,7 @@ from engine.detect.present import Present
 from engine.errors import DetectError, QueryUnavailable
 from engine.model.labels import Labels
 from engine.model.rule import AlertingRule, Origin
-from engine.model.series import Verdicts
+from engine.model.verdict import Verdicts
 
 
 def a_rule(

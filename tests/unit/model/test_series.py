@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from engine.model.labels import Labels
-from engine.model.series import Verdicts, Window, instant_of
+from engine.model.series import Window, instant_of
+from engine.model.verdict import Verdicts
 
 NAN = float("nan")
 TWO = (Labels(a="1"), Labels(a="2"))
