@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 from engine.alert.render import Surroundings, findings
@@ -18,6 +19,7 @@ from engine.clock import Stopwatch
 from engine.errors import DetectError, EngineError, QueryError, StoreError
 from engine.flow.evaluate import evaluate, unseen
 from engine.flow.events import Events
+from engine.flow.memories import Memories
 from engine.flow.presence import Presence
 from engine.flow.series import SeriesBook, alert_series, recorded
 from engine.flow.slots import interval_of
@@ -28,7 +30,6 @@ from engine.model.labels import Labels
 from engine.model.ports import Point, Recorder, Source, Store, Writer
 from engine.model.rule import Absence, AlertingRule, RecordingRule, Rule, RuleGroup
 from engine.model.settings import Settings
-from engine.model.verdict import NOTHING, Memory
 from engine.query.ahead import AheadSource
 
 
@@ -52,6 +53,7 @@ class RuleStatus:
     conditions: Mapping[Labels, bool | None] = field(
         default_factory=dict
     )  # of the newest evaluation, by alert
+    quality: Mapping[str, float] = field(default_factory=dict)  # how well its detector has been doing
 
 
 class _Round(NamedTuple):
@@ -61,6 +63,7 @@ class _Round(NamedTuple):
     slot: datetime
     source: Source
     late: bool
+    changed: set[str]  # rules of which an alert has changed
 
     @property
     def at(self) -> datetime:
@@ -97,12 +100,12 @@ class Evaluator:
         self._writer = writer
         self._presence = Presence(source)
         self._book = SeriesBook()
-        self._memories: dict[str, Memory] = {}  # what each rule's detector noted
         self._trackers = {id_: Tracker(rule, store.alerts(id_)) for id_, rule in self.rules.items()}
         self._watch = RuleWatch(settings.engine_alerts, store)
         for id_, tracker in [*self._trackers.items(), *self._watch.trackers.items()]:
             self.status.setdefault(id_, RuleStatus()).alerts = tuple(tracker.alerts)
         known = [*self.rules, *self._watch.trackers]
+        self._memories = Memories(self.rules, store)
         # Rules that went while the engine did not run: what they had firing is told as resolved.
         self.orphans = [alert for alert in store.forget_alerts_except(known) if alert.firing]
         self._slots = {id_: store.last_slot(id_) for id_ in self.groups}
@@ -113,7 +116,7 @@ class Evaluator:
     ) -> None:
         """Evaluate a group's rules, in order, for a slot. One rule's failure leaves its alerts as they are."""
         group = self.groups[group_id]
-        now = _Round(group, slot, source or self._source, late)
+        now = _Round(group, slot, source or self._source, late, set())
         points: list[Point] = []
         for rule in group.rules:
             watch = Stopwatch()
@@ -132,7 +135,7 @@ class Evaluator:
             self.status[rule.id].seconds = watch.seconds()
         self._publish_watch(group, slot)
         self._write(points, slot)
-        self._save(group, slot)
+        self._save(now)
 
     def catch_up(self, group_id: str, slots: Sequence[datetime]) -> int:
         """Evaluate slots that passed, each at its own instant, from one range query an expression.
@@ -185,8 +188,10 @@ class Evaluator:
 
     def _evaluate(self, now: _Round, rule: AlertingRule) -> list[Point]:
         expr = self._presence.expr_of(rule.expr, rule.staleness, now.at)
-        outcome = evaluate(rule, expr, now.source, now.at, self._memories.get(rule.id, NOTHING))
-        self._memories[rule.id] = outcome.verdicts.memory
+        if error := self._memories.unread.pop(rule.id, None):
+            self._events.trouble(now.slot, "store", error, rule=rule.id)  # its detector begins anew
+        outcome = evaluate(rule, expr, now.source, now.at, self._memories.of(rule.id))
+        self._memories.note(rule.id, outcome.verdicts.memory, now.at)
         around = Surroundings(
             external_labels=self._settings.external_labels,
             external_url=self._settings.external_url,
@@ -208,8 +213,9 @@ class Evaluator:
         self._watch.saw_data(rule, has_data=has_data, slot=now.slot)
         found += gone
         changed = tracker.update(found, now.slot, late=now.late, warnings=outcome.warnings)
-        self._publish(rule.id, tracker, found)
+        self._publish(rule.id, tracker, found, outcome.verdicts.quality)
         self._tell(changed, now.slot)
+        now.changed.update([rule.id] if changed else ())
         if self._recorder is None and self._writer is None:
             return []
         return self._made(now, rule.id, alert_series(tracker.alerts))
@@ -237,9 +243,16 @@ class Evaluator:
         except QueryError as error:
             self._events.trouble(slot, "remote_write", error)
 
-    def _publish(self, rule_id: str, tracker: Tracker, found: Iterable[Finding] = ()) -> None:
+    def _publish(
+        self,
+        rule_id: str,
+        tracker: Tracker,
+        found: Iterable[Finding] = (),
+        quality: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:
         with self._lock:
             status = self.status[rule_id]
+            status.quality = quality
             status.alerts = tuple(tracker.alerts)
             status.conditions = {finding.labels: finding.bad for finding in found}
 
@@ -291,15 +304,19 @@ class Evaluator:
         if recovered:
             self._events.tell(slot, Kind.RECOVERED, rule.id, "evaluates again")
 
-    def _save(self, group: RuleGroup, slot: datetime) -> None:
+    def _save(self, now: _Round) -> None:
+        group, slot = now.group, now.slot
         self._slots[group.id] = slot
+        memories = self._memories.due([rule.id for rule in group.rules], slot, now.changed)
         alerts = {rule.id: self.status[rule.id].alerts for rule in group.rules if rule.id in self.rules}
         alerts |= {rule_id: tuple(tracker.alerts) for rule_id, tracker in self._watch.trackers.items()}
         try:
-            self._store.save_alerts(group.id, slot, alerts)
+            self._store.save_alerts(group.id, slot, alerts, memories)
         except StoreError as error:
             # The alerts live on in memory; a restart would forget what happened since the store failed.
             self._events.trouble(slot, "store", error, group=group.id)
+        else:
+            self._memories.saved(memories, slot)
 
 
 def slots_between(group: RuleGroup, last: datetime, slot: datetime, at_most: timedelta) -> list[datetime]:

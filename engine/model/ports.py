@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 from engine.model.duration import Duration
@@ -253,12 +254,22 @@ class Store(Protocol):
         """Return the alerts of a rule as they were last saved."""
         ...
 
-    def save_alerts(self, group_id: str, slot: datetime, alerts: Mapping[str, Sequence[Alert]]) -> None:
-        """Replace the alerts of these rules, and note the slot at which they were so."""
+    def save_alerts(
+        self,
+        group_id: str,
+        slot: datetime,
+        alerts: Mapping[str, Sequence[Alert]],
+        memories: Mapping[str, Memory] = MappingProxyType({}),
+    ) -> None:
+        """Replace the alerts and the memories of these rules, and note the slot at which they were so."""
+        ...
+
+    def memory(self, rule_id: str) -> Memory:
+        """Return what a rule's detector had noted when it was last saved."""
         ...
 
     def forget_alerts_except(self, rule_ids: Collection[str]) -> Sequence[Alert]:
-        """Drop the alerts of all other rules, and return them: their rules are gone."""
+        """Drop alerts and memories of all other rules, and return the alerts: their rules are gone."""
         ...
 
     def last_slot(self, group_id: str) -> datetime | None:

@@ -18,13 +18,14 @@ class Memory:
     `columns[name]` has one row for each of `labels`, `[n]` or `[n, k]`, NaN where there is nothing to tell;
     `shared[name]` is an array of any shape about all series of the rule together. `at` is when they were
     noted, in Unix seconds, -inf for notes that were never made. A detector returns new notes and never
-    changes the ones that it was given.
+    changes the ones that it was given. The column `seen` and the field `kind` are the flow's.
     """
 
     labels: tuple[Labels, ...] = ()
     columns: Mapping[str, Floats] = field(default_factory=dict)
     shared: Mapping[str, Floats] = field(default_factory=dict)
     at: float = -np.inf
+    kind: str = ""  # of the rule's settings under which they were noted
 
     def __len__(self) -> int:
         return len(self.labels)

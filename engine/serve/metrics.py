@@ -124,6 +124,7 @@ class State(Collector):
                 last.add_metric([rule_id], status.evaluated_at.timestamp())
         yield healthy
         yield last
+        yield from _qualities(engine)
         yield GaugeMetricFamily(
             "engine_notifications_waiting",
             "Integrations that did not take their last delivery",
@@ -141,3 +142,14 @@ class State(Collector):
         yield GaugeMetricFamily(
             "engine_groups_overdue", "Groups not evaluated for three intervals", value=self._overdue()
         )
+
+
+def _qualities(engine: Engine) -> Iterator[Metric]:
+    """Yield what the rules' detectors say of themselves, such as the achieved coverage of their forecasts."""
+    figures: dict[str, GaugeMetricFamily] = {}
+    for rule_id, status in engine.status.items():
+        for name, value in status.quality.items():
+            text = f"What the rule's detector says of itself: {name.replace('_', ' ')}"
+            family = figures.setdefault(name, GaugeMetricFamily(f"engine_{name}", text, labels=["rule"]))
+            family.add_metric([rule_id], value)
+    yield from figures.values()

@@ -6,12 +6,14 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from threading import Lock
+from types import MappingProxyType
 
 from engine.errors import StoreError
 from engine.model.alert import Alert
 from engine.model.event import Event
 from engine.model.notification import Sent
 from engine.model.playbook import Run
+from engine.model.verdict import NOTHING, Memory
 
 KEPT_EVENTS = 100_000
 """How many events a store keeps; the oldest go."""
@@ -23,6 +25,7 @@ class MemoryStore:
     def __init__(self, *, kept_events: int = KEPT_EVENTS) -> None:
         self._lock = Lock()
         self._alerts: dict[str, tuple[Alert, ...]] = {}
+        self._memories: dict[str, Memory] = {}
         self._slots: dict[str, datetime] = {}
         self._sent: dict[str, Sent] = {}
         self._runs: dict[str, Run] = {}
@@ -32,13 +35,24 @@ class MemoryStore:
     def alerts(self, rule_id: str) -> Sequence[Alert]:
         return self._alerts.get(rule_id, ())
 
-    def save_alerts(self, group_id: str, slot: datetime, alerts: Mapping[str, Sequence[Alert]]) -> None:
+    def save_alerts(
+        self,
+        group_id: str,
+        slot: datetime,
+        alerts: Mapping[str, Sequence[Alert]],
+        memories: Mapping[str, Memory] = MappingProxyType({}),
+    ) -> None:
         with self._lock:
+            self._memories.update(memories)
             self._alerts.update({rule_id: tuple(of_rule) for rule_id, of_rule in alerts.items()})
             self._slots[group_id] = slot
 
+    def memory(self, rule_id: str) -> Memory:
+        return self._memories.get(rule_id, NOTHING)
+
     def forget_alerts_except(self, rule_ids: Collection[str]) -> Sequence[Alert]:
         with self._lock:
+            self._memories = {id_: memory for id_, memory in self._memories.items() if id_ in rule_ids}
             gone = [rule_id for rule_id in self._alerts if rule_id not in rule_ids]
             return tuple(alert for rule_id in gone for alert in self._alerts.pop(rule_id))
 

@@ -16,6 +16,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -23,10 +24,20 @@ from sqlalchemy import (
     select,
 )
 
-VERSION = 1
+VERSION = 2
 
 Step = Callable[[Connection], None]
-STEPS: Mapping[int, Step] = {}
+
+
+def _add_memories(connection: Connection) -> None:
+    """Version 2: what detectors note of series."""
+    kind = "BLOB" if connection.dialect.name == "sqlite" else "BYTEA"
+    connection.exec_driver_sql(
+        f"CREATE TABLE memories (rule_id TEXT NOT NULL PRIMARY KEY, content {kind} NOT NULL)"
+    )
+
+
+STEPS: Mapping[int, Step] = {2: _add_memories}
 """By version: what brings the tables there from the version before, as statements of their own.
 
 A step must not use the tables below, which show the newest version only.
@@ -45,6 +56,13 @@ alerts = Table(
     Column("position", Integer, primary_key=True),
     Column("fingerprint", Text, nullable=False),
     Column("json", Text, nullable=False),
+)
+
+memories = Table(
+    "memories",
+    metadata,
+    Column("rule_id", Text, primary_key=True),
+    Column("content", LargeBinary, nullable=False),  # engine/store/arrays.py
 )
 
 groups = Table(

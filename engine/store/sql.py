@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Lock
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import (
@@ -34,7 +35,9 @@ from engine.model.alert import Alert
 from engine.model.event import Event
 from engine.model.notification import Sent
 from engine.model.playbook import Run
+from engine.model.verdict import NOTHING, Memory
 from engine.store import schema
+from engine.store.arrays import pack, unpack
 from engine.store.codec import decode, encode
 from engine.store.memory import KEPT_EVENTS, no_such_run
 
@@ -130,7 +133,13 @@ class SqlStore:
         found = select(table.c.json).where(table.c.rule_id == _column(rule_id)).order_by(table.c.position)
         return tuple(decode(Alert, row) for row in self._column_of(found))
 
-    def save_alerts(self, group_id: str, slot: datetime, alerts: Mapping[str, Sequence[Alert]]) -> None:
+    def save_alerts(
+        self,
+        group_id: str,
+        slot: datetime,
+        alerts: Mapping[str, Sequence[Alert]],
+        memories: Mapping[str, Memory] = MappingProxyType({}),
+    ) -> None:
         rows = [
             {
                 "rule_id": _column(rule_id),
@@ -141,14 +150,22 @@ class SqlStore:
             for rule_id, of_rule in sorted(alerts.items())
             for position, alert in enumerate(of_rule)
         ]
+        noted = {_column(rule_id): pack(memory) for rule_id, memory in sorted(memories.items())}
         with self._writing() as connection:
             rule_ids = [_column(rule_id) for rule_id in alerts]
             connection.execute(delete(schema.alerts).where(schema.alerts.c.rule_id.in_(rule_ids)))
             if rows:
                 connection.execute(schema.alerts.insert(), rows)
+            for rule_id, content in noted.items():
+                self._replace(connection, schema.memories, rule_id=rule_id, content=content)
             self._replace(
                 connection, schema.groups, group_id=_column(group_id), last_slot=_microseconds(slot)
             )
+
+    def memory(self, rule_id: str) -> Memory:
+        table = schema.memories
+        found = self._column_of(select(table.c.content).where(table.c.rule_id == _column(rule_id)))
+        return unpack(found[0]) if found else NOTHING
 
     def forget_alerts_except(self, rule_ids: Collection[str]) -> Sequence[Alert]:
         table = schema.alerts
@@ -160,6 +177,9 @@ class SqlStore:
             gone = table.c.rule_id.in_(others)
             rows = connection.scalars(select(table.c.json).where(gone)).all() if others else ()
             connection.execute(delete(table).where(gone))
+            noted = schema.memories.c.rule_id
+            strange = [id_ for id_ in connection.scalars(select(noted)) if id_ not in kept]
+            connection.execute(delete(schema.memories).where(noted.in_(strange)))
         return tuple(decode(Alert, row) for row in rows)
 
     def last_slot(self, group_id: str) -> datetime | None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from engine.errors import StoreError
@@ -21,6 +22,8 @@ from engine.model.labels import Labels
 from engine.model.notification import Sent
 from engine.model.playbook import Mode, PlannedStep, Run, RunState
 from engine.model.ports import Store
+from engine.model.verdict import NOTHING, Memory
+from engine.store.arrays import pack, unpack
 from engine.store.codec import encode
 from engine.store.memory import MemoryStore
 from engine.store.sql import open_store
@@ -372,4 +375,54 @@ def test_what_was_acknowledged_survives_a_kill(url: str) -> None:
         run = store.run(f"run-{number}")
         assert run is not None
         assert word == "added" or run.state is RunState.ACTING
+    store.close()
+
+
+def a_memory(**shared: np.ndarray) -> Memory:
+    columns = {"peak": np.array([1.5, np.nan]), "scores": np.array([[1.0, np.inf], [-0.0, 5e-324]])}
+    return Memory((Labels(a="1"), Labels(a="\ud800\x00")), columns, shared, at=1.8e9 + 0.1, kind="k")
+
+
+def assert_same_memory(one: Memory, other: Memory) -> None:
+    assert (one.labels, one.at, one.kind) == (other.labels, other.at, other.kind)
+    for mine, others in ((one.columns, other.columns), (one.shared, other.shared)):
+        assert mine.keys() == others.keys()
+        for name in mine:
+            np.testing.assert_array_equal(mine[name], others[name])
+
+
+def test_memories_come_back_to_the_last_bit_and_are_replaced(store: Store) -> None:
+    assert store.memory("r") is NOTHING
+    store.save_alerts("g", AT, {"r": []}, {"r": a_memory(pool=np.arange(6.0).reshape(2, 3))})
+    assert_same_memory(store.memory("r"), a_memory(pool=np.arange(6.0).reshape(2, 3)))
+    store.save_alerts("g", AT, {"r": []})  # not named: it stays
+    assert_same_memory(store.memory("r"), a_memory(pool=np.arange(6.0).reshape(2, 3)))
+    store.save_alerts("g", AT, {"r": []}, {"r": a_memory()})
+    assert_same_memory(store.memory("r"), a_memory())
+
+
+def test_memories_of_rules_that_are_gone_are_dropped(store: Store) -> None:
+    store.save_alerts("g", AT, {}, {"r": a_memory(), "s": a_memory()})
+    store.forget_alerts_except(["r"])
+    assert_same_memory(store.memory("r"), a_memory())
+    assert store.memory("s") is NOTHING
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", pack(a_memory())[:-30], pack(a_memory())[:400]])
+def test_a_damaged_memory_is_refused(damage: bytes) -> None:
+    with pytest.raises(StoreError, match="noted"):
+        unpack(damage)
+
+
+def test_a_store_of_the_first_version_keeps_its_alerts_and_takes_memories(url: str) -> None:
+    store = open_store(url)
+    store.save_alerts("g", AT, {"r": [an_alert()]})
+    with store._writing() as connection:
+        connection.exec_driver_sql("DROP TABLE memories")
+        connection.exec_driver_sql("UPDATE meta SET schema_version = 1")
+    store.close()
+    store = open_store(url)
+    assert list(store.alerts("r")) == [an_alert()]
+    store.save_alerts("g", AT, {}, {"r": a_memory()})
+    assert_same_memory(store.memory("r"), a_memory())
     store.close()

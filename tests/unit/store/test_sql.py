@@ -79,17 +79,18 @@ def test_older_tables_are_brought_up_one_numbered_step_after_the_other() -> None
     def name_mood(connection: Connection) -> None:
         connection.execute(text("UPDATE runs SET mood = 'good'"))
 
-    steps = {2: add_mood, 3: name_mood}
+    newest = schema.VERSION + 2
+    steps = {schema.VERSION + 1: add_mood, newest: name_mood}
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
         schema.migrate(connection)
         assert schema.is_current(connection)
         values = "'r', 'p', 't', 'helped', 1, 0, '{}'"
         connection.execute(text(f"INSERT INTO runs VALUES ({values})"))
-        schema.migrate(connection, steps, version=3)
+        schema.migrate(connection, steps, version=newest)
         assert connection.execute(text("SELECT id, mood FROM runs")).all() == [("r", "good")]
-        assert schema.is_current(connection, version=3)
-        schema.migrate(connection, {}, version=3)  # nothing is left to do, so no step is looked for
+        assert schema.is_current(connection, version=newest)
+        schema.migrate(connection, {}, version=newest)  # nothing is left to do, so no step is looked for
         with pytest.raises(schema.Unfit):
             schema.is_current(connection)
     engine.dispose()
