@@ -75,6 +75,10 @@ class Tracker:
                 changed.append((before, after))
         return changed
 
+    def hold_back(self, labels: Labels) -> None:
+        """Note of an alert that it is beyond its rule's budget, for as long as it lasts."""
+        self._alerts[labels] = replace(self._alerts[labels], over_budget=True)
+
     def clear(self) -> None:
         """Forget every alert, as Prometheus does when a rule returns more than its group's `limit`."""
         self._alerts.clear()

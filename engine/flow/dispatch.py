@@ -50,7 +50,7 @@ class Dispatcher:
         self._evidence = evidence
         self._runs = runs
         self._groups = Groups(settings.routing.route)
-        self._inhibited: Mapping[str, Alert] = {}
+        self._inhibited: Mapping[str, str] = {}  # by fingerprint: why it is not told
         self._calendar: dict[tuple[str, str], str] = {}  # by group and episode: why the calendar mutes it
         # By receiver and integration: until when it is left alone, and how long that is.
         self._pauses: dict[str, tuple[datetime, timedelta]] = {}
@@ -107,11 +107,12 @@ class Dispatcher:
         before = self._inhibited
         found = inhibitors(self._routing.inhibit_rules, alerts)
         self._inhibited = {
-            alert.fingerprint: source for alert in alerts if (source := found.get(alert.fingerprint))
+            **{alert.fingerprint: "its rule's budget is spent" for alert in alerts if alert.over_budget},
+            **{fingerprint: f"inhibited by {source.labels}" for fingerprint, source in found.items()},
         }
-        for fingerprint, source in self._inhibited.items():
+        for fingerprint, why in self._inhibited.items():
             if fingerprint not in before:
-                self._events.tell(at, Kind.MUTED, fingerprint, f"inhibited by {source.labels}")
+                self._events.tell(at, Kind.MUTED, fingerprint, why)
 
     def _look(self, group: Group, runs: Sequence[Run], at: datetime) -> None:
         """Tell every integration of a due group's receiver what it has not been told yet."""

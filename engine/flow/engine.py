@@ -121,7 +121,8 @@ class Engine:
         self.healer.forget(firing)
         for alert in firing:
             rule = self._rules.get(alert.rule_id)
-            if rule is None or rule.remediate is None or alert.fingerprint in inhibited:
+            held_back = alert.over_budget or alert.fingerprint in inhibited
+            if rule is None or rule.remediate is None or held_back:
                 continue
             if self._halt.is_set():
                 break

@@ -17,6 +17,7 @@ from engine.alert.render import Surroundings, findings
 from engine.alert.tracker import Finding, Tracker
 from engine.clock import Stopwatch
 from engine.errors import DetectError, EngineError, QueryError, StoreError
+from engine.flow.budgets import Budgets
 from engine.flow.evaluate import evaluate, unseen
 from engine.flow.events import Events
 from engine.flow.memories import Memories
@@ -106,6 +107,7 @@ class Evaluator:
             self.status.setdefault(id_, RuleStatus()).alerts = tuple(tracker.alerts)
         known = [*self.rules, *self._watch.trackers]
         self._memories = Memories(self.rules, store)
+        self._budgets = Budgets(self.rules, store)
         # Rules that went while the engine did not run: what they had firing is told as resolved.
         self.orphans = [alert for alert in store.forget_alerts_except(known) if alert.firing]
         self._slots = {id_: store.last_slot(id_) for id_ in self.groups}
@@ -213,6 +215,10 @@ class Evaluator:
         self._watch.saw_data(rule, has_data=has_data, slot=now.slot)
         found += gone
         changed = tracker.update(found, now.slot, late=now.late, warnings=outcome.warnings)
+        for before, after in changed:
+            begins = after is not None and after.firing and not (before and before.firing)
+            if after is not None and begins and not self._budgets.spend(rule.id, now.slot):
+                tracker.hold_back(after.labels)
         self._publish(rule.id, tracker, found, outcome.verdicts.quality)
         self._tell(changed, now.slot)
         now.changed.update([rule.id] if changed else ())
@@ -259,7 +265,14 @@ class Evaluator:
     def _publish_watch(self, group: RuleGroup, slot: datetime) -> None:
         """Let the engine's own alerts about this group's rules take note of the evaluation."""
         errors = {rule.id: self.status[rule.id].error for rule in group.rules}
-        for rule_id, changed in self._watch.update(group, errors, slot):
+        over = {
+            rule.id: self._budgets.why(
+                rule, [alert.signal for alert in tracker.alerts if alert.over_budget and alert.firing]
+            )
+            for rule in group.rules
+            if isinstance(rule, AlertingRule) and (tracker := self._trackers[rule.id])
+        }
+        for rule_id, changed in self._watch.update(group, errors, over, slot):
             self._publish(rule_id, self._watch.trackers[rule_id])
             self._tell(changed, slot)
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from queue import SimpleQueue
 
 from engine.clock import Stopwatch
-from engine.errors import EngineError, QueryError, StoreError
+from engine.errors import EngineError, QueryError, StoreError, TemplateError
 from engine.flow.clusters import Clusters
 from engine.flow.dispatch import announcement_key
 from engine.flow.events import Events
@@ -19,7 +19,7 @@ from engine.model.playbook import Mode, Playbook, Refusal, Run, RunState, StepSt
 from engine.model.ports import HISTORY, Case, Source, Store
 from engine.model.rule import AlertingRule
 from engine.remediate.guard import refusals
-from engine.remediate.plan import plan, rebuild, run_id
+from engine.remediate.plan import plan, rebuild, run_id, second_signal
 from engine.remediate.runner import World, advance
 from engine.remediate.verify import observe
 
@@ -102,12 +102,29 @@ class Healer:
             self._events.tell(at, Kind.RUN, alert.fingerprint, "mode is off", playbook=playbook.name)
             return
         try:
-            self._begin(playbook, alert, mode, settled, at)
+            if wanted.confirm is None or self._confirmed(wanted.confirm, alert, playbook.name, at):
+                self._begin(playbook, alert, mode, settled, at)
+            else:
+                self._settled[settled] = at + _REPLAN
         except StoreError:
             raise
         except Exception as error:  # noqa: BLE001  a fault in a guardrail or an action is a no, to this alert alone
             self._events.trouble(at, "remediation", error, playbook=playbook.name, alert=alert.fingerprint)
             self._settled[settled] = at + _REPLAN
+
+    def _confirmed(self, text: str, alert: Alert, playbook: str, at: datetime) -> bool:
+        """Tell whether the second signal agrees; why it does not is told once, not at every look."""
+        key, said = f"{alert.episode};{playbook}", ""
+        try:
+            expr = second_signal(text, alert, cluster=self._clusters.of(alert.labels).name)
+            if not self._source.instant(expr, at).present.any():
+                said = f"not confirmed: no series for {expr}"
+        except (EngineError, TemplateError) as error:
+            said = f"cannot be confirmed: {error}"
+        if said and self._delays.get(key) != said:
+            self._events.tell(at, Kind.RUN, alert.fingerprint, said, playbook=playbook)
+        self._delays[key] = said
+        return not said
 
     def _begin(
         self, playbook: Playbook, alert: Alert, mode: Mode, settled: tuple[str, str], at: datetime

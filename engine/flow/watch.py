@@ -1,4 +1,4 @@
-"""The engine's own alerts about its rules: one that cannot be evaluated, one that has seen no series for long.
+"""The engine's own alerts about its rules: one that fails, one that sees no series, one that is over its budget.
 
 Nobody hears from a rule that is blind, so its silence is an alert of its own. They go through routing,
 grouping and the store like any other.
@@ -20,7 +20,8 @@ from engine.model.rule import Absence, AlertingRule, Rule, RuleGroup
 from engine.model.settings import EngineAlerts
 from engine.registry import detector
 
-FAILING, NO_DATA = "EngineRuleFailing", "EngineRuleNoData"
+FAILING, NO_DATA, OVER_BUDGET = "EngineRuleFailing", "EngineRuleNoData", "EngineRuleOverBudget"
+_VERBS = {FAILING: "cannot be evaluated", NO_DATA: "sees no data", OVER_BUDGET: "is over its budget"}
 ASKED_EVERY = timedelta(minutes=5)
 
 Changes = list[tuple[Alert | None, Alert | None]]
@@ -49,6 +50,7 @@ class RuleWatch:
             for alert, hold in ((FAILING, wanted.rule_failing_for), (NO_DATA, wanted.rule_no_data_for))
             for at_once in (False, True)
         ]
+        self._watches.append(_Watch(OVER_BUDGET, Duration(), at_once=True))
         self.trackers = {watch.id: Tracker(_rule(watch), store.alerts(watch.id)) for watch in self._watches}
         self._asked: dict[str, datetime] = {}
         self._has_data: dict[str, bool] = {}
@@ -72,9 +74,12 @@ class RuleWatch:
             self._asked[rule.id] = slot
 
     def update(
-        self, group: RuleGroup, errors: Mapping[str, str], slot: datetime
+        self, group: RuleGroup, errors: Mapping[str, str], over: Mapping[str, str], slot: datetime
     ) -> list[tuple[str, Changes]]:
-        """Take note of one evaluation of a group; return what changed for each of the engine's own rules."""
+        """Take note of one evaluation of a group; return what changed for each of the engine's own rules.
+
+        `errors` and `over` say by rule what went wrong, and how its budget was exceeded; "" if neither.
+        """
         found = []
         with self._lock:
             for watch in self._watches:
@@ -83,7 +88,8 @@ class RuleWatch:
                 mine = self._findings[watch.id]
                 for rule in group.rules:
                     mine.pop(rule.id, None)
-                    if why := self._why(watch, rule, errors[rule.id]):
+                    said = over.get(rule.id, "") if watch.alert == OVER_BUDGET else errors[rule.id]
+                    if why := self._why(watch, rule, said):
                         mine[rule.id] = _finding(watch, group, rule.name, why)
                 if not mine and self.trackers[watch.id].idle:
                     continue
@@ -93,6 +99,8 @@ class RuleWatch:
 
     def _why(self, watch: _Watch, rule: Rule, error: str) -> str:
         """Return what is wrong with a rule, if it is this watch's to say so."""
+        if watch.alert == OVER_BUDGET:
+            return error
         if watch.alert == FAILING:
             at_once = isinstance(rule, AlertingRule) and rule.on_error is Absence.ALERT
             return error if at_once is watch.at_once else ""
@@ -109,7 +117,6 @@ def _rule(watch: _Watch) -> AlertingRule:
 
 
 def _finding(watch: _Watch, group: RuleGroup, name: str, why: str) -> Finding:
-    verb = "cannot be evaluated" if watch.alert == FAILING else "sees no data"
     about = Labels(rule=name, rule_group=group.name, file=group.file, severity="warning", component="engine")
     return Finding(
         labels=about.updated({ALERT_NAME: watch.alert}),
@@ -117,5 +124,5 @@ def _finding(watch: _Watch, group: RuleGroup, name: str, why: str) -> Finding:
         bad=True,
         value=1.0,
         details={},
-        annotations={"summary": f"{name} {verb}", "description": why},
+        annotations={"summary": f"{name} {_VERBS[watch.alert]}", "description": why},
     )

@@ -208,6 +208,11 @@ def _read_alerting(decoder: Decoder, node: MappingNode) -> AlertingRule:
     _check_details(decoder, node, rule)
     _check_inputs(decoder, node.get("detect"), rule)
     _check_no_data(decoder, node.get("on_no_data"), rule)
+    if isinstance(remediate := node.get("remediate"), MappingNode):
+        confirm = remediate.get("confirm")
+        check_template(decoder, confirm, "'confirm'")
+        if isinstance(confirm, ScalarNode) and "{{" not in confirm.value:
+            check_expr(decoder, confirm, "'confirm'")
     return rule
 
 

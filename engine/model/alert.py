@@ -35,6 +35,7 @@ class Alert:
     resolved_at: datetime | None = None
     seen_at: datetime | None = None  # the newest evaluation that had data on it
     late: bool = False  # found by an evaluation that ran too long after its slot: told, never healed
+    over_budget: bool = False  # began to fire when its rule's budget was spent: neither told nor healed
     warnings: tuple[str, ...] = ()  # what the server said beside the answer
 
     @property

@@ -43,10 +43,29 @@ class Absence(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remediate:
-    """Which playbook a firing alert asks for, and how long after it began to fire."""
+    """Which playbook a firing alert asks for, how long after it began to fire, and what else must say so.
+
+    `confirm` is PromQL, with the alert's labels filled in: a second signal. Nothing is done while it returns
+    nothing.
+    """
 
     playbook: str
     after: Duration = Duration()
+    confirm: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How many alerts of a rule may begin to fire within `per`: the others are held back, and one tells of them."""
+
+    alerts: int
+    per: Duration = Duration(days=1)
+
+    def __post_init__(self) -> None:
+        if self.alerts < 1:
+            raise ValueError("a budget of less than 1 alert would hide the rule; remove the rule instead")
+        if self.per <= Duration():
+            raise ValueError(f"per must be longer than {self.per}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +84,7 @@ class AlertingRule:
     staleness: Staleness | Duration = Staleness.PROMETHEUS
     on_no_data: Absence | None = None  # None: `ok` for a plain rule, as in Prometheus; `keep` with `detect`
     on_error: Absence = Absence.KEEP
+    budget: Budget | None = None
     id: str = field(default="", metadata={"key": None})  # file;group;name, stable over reloads
     origin: Origin = field(default=Origin("", 1, 1), metadata={"key": None})
 

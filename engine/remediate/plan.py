@@ -74,6 +74,11 @@ def run_id(alert: Alert, playbook: str, number: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def second_signal(text: str, alert: Alert, *, cluster: str) -> str:
+    """Return the PromQL that has to confirm an alert before anything is done. TemplateError, ActionError."""
+    return _filler_of_promql(_data(alert, cluster, {}))(text)
+
+
 def step_key(run: Run, index: int, attempt: int) -> str:
     """Return the idempotency key of one attempt at one step; for Ray jobs it is the submission_id."""
     step = run.steps[index]

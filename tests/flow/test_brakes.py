@@ -9,9 +9,10 @@ import pytest
 
 from engine.errors import NotifyError, QueryUnavailable, StoreError
 from engine.model.event import Kind
+from engine.model.labels import Labels
 from engine.model.playbook import Run, RunState, StepState
-from tests.flow.stage import ROUTES, Stage
-from tests.flow.test_healing import APPROVE, COOL, asking
+from tests.flow.stage import ROUTES, RULES, Script, Stage, playbook_of
+from tests.flow.test_healing import APPROVE, ASKING, COOL, asking
 
 
 def acted(stage: Stage) -> int:
@@ -164,3 +165,77 @@ def test_what_was_settled_in_an_episode_is_forgotten_with_it() -> None:
     stage.hot()
     stage.run(60)
     assert stage.engine.healer._settled == {}
+
+
+CONFIRMED = ASKING.replace(
+    b"after: 10s}", b"after: 10s, confirm: 'disk_full{instance=\"{{ $labels.instance }}\"}'}"
+)
+
+
+def test_nothing_is_done_before_the_second_signal_agrees() -> None:
+    stage = Stage(rules=CONFIRMED, settings=ROUTES, playbooks=playbook_of(COOL))
+    stage.hot("n1:1", 'n2"} or vector(1)')
+    stage.run(60)
+    assert stage.runs == []
+    said = [reason for reason in stage.reasons(Kind.RUN) if "not confirmed" in reason]
+    assert said == [
+        'not confirmed: no series for disk_full{instance="n1:1"}',
+        'not confirmed: no series for disk_full{instance="n2\\"} or vector(1)"}',
+    ], "once each, and a label's value stays a string"
+    stage.source.by_expr['disk_full{instance="n1:1"}'] = {Labels(): 1.0}
+    stage.run(15)
+    assert [run.signal["instance"] for run in stage.runs] == ["n1:1"]
+
+
+def test_a_second_signal_that_cannot_be_asked_is_none() -> None:
+    stage = Stage(rules=CONFIRMED, settings=ROUTES, playbooks=playbook_of(COOL))
+    stage.hot("n1:1")
+    stage.run(25)
+
+    def fails(expr: str, at: object) -> object:
+        if expr.startswith("disk_full"):
+            raise QueryUnavailable("away")
+        return Script.instant(stage.source, expr, at)  # type: ignore[arg-type]
+
+    stage.source.instant = fails  # type: ignore[assignment,method-assign]
+    stage.run(30)
+    assert stage.runs == []
+    assert "cannot be confirmed: away" in stage.reasons(Kind.RUN)
+
+
+BUDGET = RULES + b"        budget: {alerts: 2, per: 1h}\n        remediate: {playbook: cool, after: 10s}\n"
+EACH = ROUTES.replace("group_by: [alertname]", "group_by: [alertname, instance]")
+
+
+def test_alerts_beyond_the_budget_are_held_back_and_one_alert_tells_of_them() -> None:
+    stage = Stage(rules=BUDGET, settings=EACH, playbooks=playbook_of(COOL))
+    stage.hot("n1:1", "n2:1", "n3:1", "n4:1")
+    stage.run(45)
+    firing = {alert.labels["instance"] for alert in stage.alerts if alert.firing and alert.name == "Hot"}
+    assert firing == {"n1:1", "n2:1", "n3:1", "n4:1"}
+    told = {alert.labels["instance"] for one in stage.r.sent for alert in one.alerts if alert.name == "Hot"}
+    assert told == {"n1:1", "n2:1"}
+    assert {run.signal["instance"] for run in stage.runs} <= told
+    (over,) = [alert for alert in stage.alerts if alert.name == "EngineRuleOverBudget"]
+    assert over.annotations["description"] == (
+        "4 of its alerts began to fire within 1h, and its budget is 2; 2 firing now are neither told nor healed: "
+        '{instance="n3:1"}, {instance="n4:1"}'
+    )
+    assert "its rule's budget is spent" in stage.reasons(Kind.MUTED)
+
+
+def test_a_budget_is_remembered_over_a_restart_and_frees_itself() -> None:
+    stage = Stage(rules=BUDGET, settings=EACH)
+    stage.hot("n1:1", "n2:1")
+    stage.run(45)
+    stage.restart()
+    stage.hot("n1:1", "n2:1", "n3:1")
+    stage.run(40)
+    assert [alert.labels["instance"] for alert in stage.alerts if alert.over_budget] == ["n3:1"]
+    stage.hot()
+    stage.run(60)
+    assert not any(alert.firing for alert in stage.alerts)
+    stage.at += timedelta(hours=1)
+    stage.hot("n3:1")
+    stage.run(45)
+    assert [alert.over_budget for alert in stage.alerts if alert.firing] == [False]

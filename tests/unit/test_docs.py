@@ -408,7 +408,11 @@ def test_every_detail_of_a_detector_is_documented():
 
 def own_files() -> list[Path]:
     folders = [file for name in OWN for file in (ROOT / name).rglob("*") if "__pycache__" not in file.parts]
-    return [file for file in [*folders, *ROOT.glob("*")] if file.is_file() and file.suffix in TEXTS]
+    return [
+        file
+        for file in [*folders, *ROOT.glob("*")]
+        if file.is_file() and file.suffix in TEXTS and file.name != ".git"
+    ]
 
 
 def test_nothing_is_left_to_do_and_nothing_names_the_place_it_was_written_in():
