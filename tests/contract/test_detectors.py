@@ -18,7 +18,9 @@ from engine.errors import DetectError
 from engine.model.duration import Duration
 from engine.model.labels import Labels
 from engine.model.series import Window, instant_of
+from engine.model.verdict import NOTHING, Memory
 from engine.registry import detector
+from engine.store.arrays import pack, unpack
 
 NAN = math.nan
 NOW = 1_800_000_000.0
@@ -224,3 +226,77 @@ def test_time_that_goes_backwards_is_refused_where_history_matters(example):
         assert any(later <= earlier for earlier, later in pairwise(times))
         with pytest.raises(DetectError, match="do not rise"):
             example.judge(Window(signal.labels, times, signal.values, signal.present), limits(example), AT)
+
+
+# ── With what was noted before ───────────────────────────────────────────────
+
+
+def walk(example, *, evaluations=6, keep=lambda memory: memory, rows=None):
+    """Return the verdicts of successive evaluations, each with the memory of the one before."""
+    names = ["rising", "noisy", "resets", "gappy", "ties", "constant"]
+    values = np.stack([np.concatenate([SERIES[name], np.asarray(SERIES[name])[::-1]]) for name in names])
+    order = list(range(len(names))) if rows is None else rows
+    step = example.step.total_seconds() or 60.0
+    pause = max(step, example.lookback.total_seconds() / 12)
+    labels = [Labels(__name__="signal", instance=f"n{i}") for i in order]
+    times = NOW + step * np.arange(-240, 242)
+    bounds = Window.of([Labels(instance=f"n{i}") for i in order], [NOW], np.full((len(order), 1), 1.2))
+    answers, memory = [], NOTHING
+    for index in range(evaluations):
+        at = NOW + step * round(index * pause / step)
+        signal = Window.of(labels, times, values[order])
+        verdicts = example.judge(signal, dict.fromkeys(example.inputs, bounds), instant_of(at), memory)
+        answers.append(verdicts)
+        memory = keep(verdicts.memory)
+    return answers
+
+
+@ALL
+def test_what_was_noted_is_a_value_that_is_never_changed(example):
+    def frozen(memory):
+        for array in (*memory.columns.values(), *memory.shared.values()):
+            array.flags.writeable = False
+        return memory
+
+    for one, other in zip(walk(example, keep=frozen), walk(example), strict=True):
+        assert_same(one, other)
+
+
+@ALL
+def test_what_was_noted_may_go_through_the_store(example):
+    for one, other in zip(
+        walk(example, keep=lambda memory: unpack(pack(memory))), walk(example), strict=True
+    ):
+        assert_same(one, other)
+        assert all(len(column) == len(one.memory) for column in one.memory.columns.values())
+
+
+@ALL
+def test_what_was_noted_of_a_series_is_found_again_in_any_order(example):
+    straight = walk(example)[-1]
+    turned = walk(example, rows=[5, 3, 1, 0, 2, 4])[-1]
+    for index, labels in enumerate(straight.labels):
+        other = turned.labels.index(labels)
+        assert (straight.bad[index], straight.known[index]) == (turned.bad[other], turned.known[other])
+        assert straight.details_of(index) == pytest.approx(turned.details_of(other), rel=1e-9)
+
+
+@ALL
+def test_notes_from_the_future_do_no_harm(example):
+    """Somebody set the clock back: what was noted later than now is there."""
+    memory = walk(example)[-1].memory
+    signal = window(SERIES["noisy"], example)
+    assert_sound(example, signal, example.judge(signal, limits(example), AT, memory))
+
+
+@ALL
+def test_notes_of_other_series_and_of_another_shape_do_no_harm(example):
+    memory = walk(example)[-1].memory
+    strange = Memory(
+        memory.labels[:2],
+        {name: np.full((2, 3, 4)[: column.ndim], 7.0) for name, column in memory.columns.items()},
+        {name: np.full((2,), np.nan) for name in memory.shared},
+        at=NOW,
+    )
+    signal = window(SERIES["noisy"], example)
+    assert_sound(example, signal, example.judge(signal, limits(example), AT, strange))
