@@ -11,12 +11,16 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from engine.model.series import Floats
+from engine.model.series import Bools, Floats
 
 SD_PER_MAD = (
     1.482602218505602  # 1 / the normal's upper quartile: makes the MAD of normal noise its standard deviation
 )
+_SD_IN_QUARTILES = 1.3489795003921634  # standard deviations between the normal's quartiles
+_TAIL = 0.05  # of the values on each side, that winsorising moves inwards
+_OF_WINSORISED = 0.3  # of the winsorised standard deviation: a floor for when the MAD is next to nothing
 SD_PER_QUANTUM = 1 / math.sqrt(12)  # the standard deviation of what rounding to a grid of width 1 takes away
 
 
@@ -41,6 +45,82 @@ def median(values: Floats) -> Floats:
 def deviation(values: Floats) -> Floats:
     """Return the MAD over the last axis [...], as a standard deviation: 1.4826 median |x - median x|."""
     return SD_PER_MAD * median(np.abs(values - median(values)[..., None]))
+
+
+def quantile(values: Floats, share: float) -> Floats:
+    """Return the value over the last axis [...] that a `share` of them, 0 to 1, is not above.
+
+    Between two values it is interpolated in a straight line (type 7 of Hyndman and Fan 1996).
+    """
+    size = values.shape[-1]
+    if size == 0:
+        return np.full(values.shape[:-1], np.nan)
+    return _of_ordered(np.sort(values, axis=-1), np.count_nonzero(~np.isnan(values), axis=-1), share)
+
+
+def _of_ordered(ordered: Floats, count: NDArray[np.intp], share: float) -> Floats:
+    """Return the quantile of rising values of which the first `count` are there."""
+    place = share * np.maximum(count - 1, 0)[..., None]
+    lower = np.floor(place).astype(np.intp)
+    upper = np.minimum(lower + 1, ordered.shape[-1] - 1)
+    weight = place - lower
+    above = np.take_along_axis(ordered, upper, axis=-1)
+    below = np.take_along_axis(ordered, lower, axis=-1)
+    found: Floats = np.where(weight > 0, (1 - weight) * below + weight * above, below)[..., 0]
+    return found
+
+
+def spread(values: Floats, *, relative: float = 0.02, least: float | Floats = 0.0) -> Floats:
+    """Return the standard deviation over the last axis [...] that a score may safely be divided by.
+
+    It is the largest of: 1.4826 MAD; the interquartile range / 1.349; 0.3 standard deviations of the values
+    winsorised at their 5 % and 95 % quantiles, which stays when more than half of them are equal; `relative`
+    times the median's size, since nobody minds 2 %; half the quantum, since rounding hides less than that;
+    and `least`, in the values' unit. So a series that hardly ever moves does not make a shock of its first
+    small step. It is 0 only for values that are all 0, NaN without any.
+    """
+    size = values.shape[-1]
+    if size == 0:
+        return np.full(values.shape[:-1], np.nan)
+    with np.errstate(all="ignore"):  # what overflows is infinitely wide
+        ordered = np.sort(values, axis=-1)
+        count = np.count_nonzero(~np.isnan(ordered), axis=-1)
+        middle = _of_ordered(ordered, count, 0.5)
+        quartiles = _of_ordered(ordered, count, 0.75) - _of_ordered(ordered, count, 0.25)
+        low, high = _of_ordered(ordered, count, _TAIL), _of_ordered(ordered, count, 1 - _TAIL)
+        widest = np.where(high > low, high - low, 1.0)[..., None]  # for squares that do not overflow
+        inside = (np.clip(ordered, low[..., None], high[..., None]) - middle[..., None]) / widest
+        total = np.sum(np.where(np.isnan(inside), 0.0, inside), axis=-1) / np.maximum(count, 1)
+        square = np.sum(np.where(np.isnan(inside), 0.0, inside**2), axis=-1) / np.maximum(count, 1)
+        winsorised = np.sqrt(np.maximum(square - total**2, 0.0)) * widest[..., 0]
+        parts = (
+            SD_PER_MAD * median(np.abs(values - middle[..., None])),
+            quartiles / _SD_IN_QUARTILES,
+            _OF_WINSORISED * winsorised,
+            relative * np.abs(middle),
+            quantum(values) / 2,
+            np.broadcast_to(least, middle.shape),
+        )
+    widest_part: Floats = np.fmax.reduce(np.stack(np.broadcast_arrays(*parts)))
+    return np.where(count > 0, widest_part, np.nan)
+
+
+def is_tied(values: Floats) -> Bools:
+    """Tell of which series over the last axis [...] the spread says little.
+
+    Those with fewer than three different values, or with more than half of their values equal to the median:
+    the MAD is 0 there whatever the rest does, and only the range or the rate of change can be judged.
+    """
+    size = values.shape[-1]
+    if size == 0:
+        return np.ones(values.shape[:-1], dtype=np.bool_)
+    ordered = np.sort(values, axis=-1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        steps = np.count_nonzero(np.diff(ordered, axis=-1) > 0, axis=-1)  # never true of NaN
+    equal = np.count_nonzero(values == median(values)[..., None], axis=-1)
+    count = np.count_nonzero(~np.isnan(values), axis=-1)
+    tied: Bools = (steps < 2) | (2 * equal > count)
+    return tied
 
 
 def quantum(values: Floats) -> Floats:

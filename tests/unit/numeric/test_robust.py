@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from engine.numeric.robust import block_medians, deviation, median, quantum
+from engine.numeric.robust import block_medians, deviation, is_tied, median, quantile, quantum, spread
 
 NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False) | st.just(math.nan)
 MATRICES = arrays.arrays(
@@ -79,3 +79,63 @@ def test_gaps_do_not_move_blocks_off_a_straight_line(gaps, slope, level):
     values = np.where(gaps, math.nan, level + slope * times)[None]
     blocks = block_medians(times, values, np.array([0.0, 4, 8, 12]))
     np.testing.assert_allclose(blocks.values, level + slope * blocks.times, atol=1e-9)
+
+
+@given(MATRICES, st.floats(0, 1))
+def test_the_quantile_leaves_missing_values_out(values, share):
+    expected = [np.quantile(there(row), share) if there(row) else math.nan for row in values]
+    np.testing.assert_allclose(quantile(values, share), expected, rtol=1e-9, atol=1e-9)
+
+
+@given(MATRICES)
+def test_the_spread_is_the_largest_of_what_it_is_made_of(values):
+    def plain(row):
+        if not (known := there(row)):
+            return math.nan
+        low, quarter, middle, three, high = np.quantile(known, [0.05, 0.25, 0.5, 0.75, 0.95])
+        mad = statistics.median([abs(x - middle) for x in known]) * 1.4826
+        gap = quantum(np.array([row]))[0]
+        winsorised = np.std(np.clip(known, low, high))
+        return max(mad, (three - quarter) / 1.34898, 0.3 * winsorised, 0.02 * abs(middle), gap / 2)
+
+    np.testing.assert_allclose(spread(values), [plain(row) for row in values], rtol=1e-4, atol=1e-7)
+
+
+def test_the_spread_of_normal_noise_is_hardly_more_than_its_standard_deviation():
+    noise = np.random.default_rng(1).normal(0, 3, (200, 1000))
+    assert np.mean(spread(noise)) == pytest.approx(3, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("row", "least", "expected"),
+    [
+        ([50.0] * 99 + [51.0], 0, 1.0),  # 2 % of 50, although 99 of 100 are equal
+        ([0.0] * 60 + [1.0] * 40, 0, 1.0 / 1.3489795),  # the MAD is 0
+        ([0.0] * 90 + [1.0] * 10, 0, 0.5),  # so are the quartiles; half the quantum
+        ([0.0] * 8 + [math.nan], 0, 0.0),
+        ([0.0] * 8, 0.25, 0.25),
+        ([1e300, -1e300] * 5, 0, 1.4826022e300),
+        ([1.7e308, -1.7e308] * 5, 0, math.inf),  # wider than floats are
+        ([1e-300, 2e-300, 3e-300] * 5, 0, 1.4826022e-300),
+        ([math.nan] * 3, 0.25, math.nan),
+        ([], 0.25, math.nan),
+    ],
+)
+def test_the_spread_of_what_hardly_moves(row, least, expected):
+    found = spread(np.array([row], dtype=float), least=least)
+    np.testing.assert_allclose(found, [expected], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("row", "tied"),
+    [
+        ([1, 2, 3], False),
+        ([1, 2, 1, 2], True),
+        ([5, 5, 5, 1, 2], True),
+        ([5, 5, 1, 2, math.nan], False),
+        ([math.nan], True),
+        ([], True),
+    ],
+)
+def test_ties_are_told(row, tied):
+    assert is_tied(np.array([row], dtype=float)).tolist() == [tied]
