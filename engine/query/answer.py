@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +15,13 @@ from engine.clients.wording import one_line, telling_line
 from engine.errors import QueryError, QueryRejected, QueryUnavailable
 from engine.model.labels import Labels
 from engine.model.series import Bools, Floats, Window
+from engine.query.matrix import WRONG_SHAPE, Row, Rows, labels_of, read_rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _MOST_REMARKS = 10
 _SPARSE = 20  # a window may have this many cells for each sample that is allowed
 _BAD_QUERY = ("bad_data", "execution")  # errorTypes that no later tick will cure
-_WRONG_SHAPE = (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError)
 _WAYS_OUT = {
     401: "; check bearer_token_file, basic_auth and headers below `prometheus`",
     403: "; check bearer_token_file, basic_auth and headers below `prometheus`",
@@ -34,11 +33,21 @@ _WAYS_OUT = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A successful answer: `result` as JSON has it; `remarks` are the server's warnings, then its infos."""
+    """A successful answer: `result` as JSON has it, or the rows of a matrix that were read without.
+
+    `remarks` are the server's warnings, then its infos.
+    """
 
     result_type: str
     result: Any
     remarks: tuple[str, ...]
+
+
+class _Piece(NamedTuple):
+    """Samples of one series: their columns `[m]` and their values `[m]`."""
+
+    columns: NDArray[np.intp]
+    values: Floats
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +106,9 @@ def too_many(found: str, max_samples: int) -> QueryRejected:
 
 def read_answer(status: int, body: bytes, where: str) -> Answer:
     """Return what `body` says, or raise QueryRejected or QueryUnavailable in the server's own words."""
+    rows = read_rows(body)
     try:
-        envelope = json.loads(body)
+        envelope = json.loads(body if rows is None else rows.envelope)
     except (ValueError, RecursionError):
         envelope = None
     if not isinstance(envelope, dict) or "status" not in envelope:
@@ -108,7 +118,7 @@ def read_answer(status: int, body: bytes, where: str) -> Answer:
     data = envelope.get("data")
     if not isinstance(data, dict) or not isinstance(data.get("resultType"), str) or "result" not in data:
         raise _misshapen(where, "there is no data with resultType and result")
-    return Answer(data["resultType"], data["result"], _remarks(envelope))
+    return Answer(data["resultType"], data["result"] if rows is None else rows, _remarks(envelope))
 
 
 def _foreign(status: int, body: bytes, where: str) -> QueryError:
@@ -154,9 +164,9 @@ def instant_window(answer: Answer, at: int, max_samples: int, where: str) -> Win
         if len(vector) > max_samples:
             raise too_many(f"more than {max_samples:,} series", max_samples)
         _refuse_histograms(vector, "histogram")
-        labels = tuple(_labels(element["metric"]) for element in vector)
+        labels = tuple(labels_of(element["metric"]) for element in vector)
         values = np.fromiter((float(element["value"][1]) for element in vector), np.float64, len(vector))
-    except _WRONG_SHAPE as error:
+    except WRONG_SHAPE as error:
         raise _misshapen(where, f"{type(error).__name__}: {error}") from error
     _refuse_duplicates(labels, where)
     present = np.ones((len(labels), 1), dtype=np.bool_)
@@ -165,14 +175,14 @@ def instant_window(answer: Answer, at: int, max_samples: int, where: str) -> Win
 
 def range_window(answers: Sequence[tuple[Grid, Answer]], grid: Grid, max_samples: int, where: str) -> Window:
     """Return the window on `grid` that range queries over its pieces answered."""
-    rows: dict[Labels, list[tuple[NDArray[np.intp], Floats]]] = {}
+    rows: dict[Labels, list[_Piece]] = {}
     samples = 0
     for piece, answer in answers:
         if answer.result_type != "matrix":
             raise _misshapen(where, f"a range query returned a {answer.result_type}")
         offset = (piece.start - grid.start) // grid.step
         for labels, columns, values in _series(answer.result, piece, where):
-            rows.setdefault(labels, []).append((columns + offset, values))
+            rows.setdefault(labels, []).append(_Piece(columns + offset, values))
             samples += len(values)
         if samples > max_samples or len(rows) > most_series(grid, max_samples):
             raise too_many(
@@ -183,7 +193,7 @@ def range_window(answers: Sequence[tuple[Grid, Answer]], grid: Grid, max_samples
     return Window(tuple(rows), grid.times, matrix, present, remarks[:_MOST_REMARKS])
 
 
-def _matrix(rows: list[list[tuple[NDArray[np.intp], Floats]]], count: int) -> tuple[Floats, Bools]:
+def _matrix(rows: list[list[_Piece]], count: int) -> tuple[Floats, Bools]:
     """Return values and presence, one row for each series."""
     matrix = np.full((len(rows), count), np.nan)
     present = np.zeros((len(rows), count), dtype=np.bool_)
@@ -196,19 +206,33 @@ def _matrix(rows: list[list[tuple[NDArray[np.intp], Floats]]], count: int) -> tu
 
 def _series(result: Any, grid: Grid, where: str) -> Iterator[tuple[Labels, NDArray[np.intp], Floats]]:
     """Return labels, columns on `grid` and values of each series of a matrix."""
+    columns: dict[int, NDArray[np.intp]] = {}  # by the identity of the instants, which most series share
     try:
-        _refuse_histograms(result, "histograms")
-        found = [(_labels(series["metric"]), *_samples(series["values"], grid)) for series in result]
-    except _WRONG_SHAPE as error:
+        rows = result.series if isinstance(result, Rows) else _rows(result)
+        for row in rows:
+            if id(row.instants) not in columns:
+                columns[id(row.instants)] = _columns(row.instants, grid)
+    except WRONG_SHAPE as error:
         raise _misshapen(where, f"{type(error).__name__}: {error}") from error
-    _refuse_duplicates([labels for labels, _, _ in found], where)
-    yield from found
+    _refuse_duplicates([row.labels for row in rows], where)
+    for row in rows:
+        yield row.labels, columns[id(row.instants)], row.values
 
 
-def _samples(points: list[Any], grid: Grid) -> tuple[NDArray[np.intp], Floats]:
-    """Return columns and values of one series; ValueError where a sample is not on the grid."""
-    instants = np.fromiter(map(itemgetter(0), points), np.float64, len(points))
-    values = np.fromiter(map(float, map(itemgetter(1), points)), np.float64, len(points))
+def _rows(result: Any) -> list[Row]:
+    """Return the series of a matrix in JSON."""
+    _refuse_histograms(result, "histograms")
+    return [Row(labels_of(series["metric"]), *_samples(series["values"])) for series in result]
+
+
+def _samples(points: list[Any]) -> tuple[Floats, Floats]:
+    """Return instants and values of one series."""
+    instants = np.fromiter((point[0] for point in points), np.float64, len(points))
+    return instants, np.fromiter((float(point[1]) for point in points), np.float64, len(points))
+
+
+def _columns(instants: Floats, grid: Grid) -> NDArray[np.intp]:
+    """Return where on the grid the instants are; ValueError where one is not."""
     with np.errstate(over="ignore", invalid="ignore"):
         exact = (instants * 1000.0 - grid.start) / grid.step
         nearest = np.rint(exact)
@@ -219,16 +243,7 @@ def _samples(points: list[Any], grid: Grid) -> tuple[NDArray[np.intp], Floats]:
     columns = nearest.astype(np.intp)
     if (np.diff(columns) <= 0).any():
         raise ValueError("samples are not in the order of time")
-    return columns, values
-
-
-def _labels(metric: Any) -> Labels:
-    """Return checked labels; TypeError or ValueError if they are none."""
-    for value in metric.values():
-        if not isinstance(value, str):
-            raise TypeError(f"a label's value is {one_line(repr(value), 40)}")
-    "".join((*metric.keys(), *metric.values())).encode()  # half a surrogate pair would fail much later
-    return Labels(metric)
+    return columns
 
 
 def _refuse_histograms(result: Any, key: str) -> None:

@@ -6,12 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import QueryError, QueryRejected, QueryUnavailable
 from engine.model.labels import Labels
+from engine.query import answer
 from engine.query.answer import Grid, instant_window, most_series, range_window, read_answer
+from engine.query.matrix import read_rows
 
 AT = datetime(2026, 1, 31, 12, tzinfo=UTC)
 WHERE = "Prometheus at ray:9090"
@@ -272,3 +274,168 @@ def test_the_grid_has_both_ends_and_never_a_later_instant():
 def test_a_range_without_instants_is_refused(length, step, message):
     with pytest.raises(QueryRejected, match=message):
         Grid.of(AT, AT + length, step)
+
+
+# What is read without JSON, held against the way through JSON.
+
+GRID_TEXTS = ["1000", "1015", "1030.0", "1045.001", "1.06e3"]
+ODD_TEXTS = [
+    "1007",
+    "0985",
+    "-1000",
+    "+1000",
+    "NaN",
+    '"1000"',
+    "null",
+    "true",
+    "[1000]",
+    "1000,1",
+    "1e400",
+    "9" * 400,
+    "",
+]
+NUMBERS = [
+    "0",
+    "1.5",
+    "-2e3",
+    "NaN",
+    "+Inf",
+    "-Inf",
+    "5e-324",
+    "1e999",
+    "0.1234567890123456",
+    "1.7976931348623157e+308",
+]
+ODD_NUMBERS = [
+    "",
+    " 1",
+    "1 ",
+    "1_000",
+    "one",
+    "1,2",
+    "1e",
+    ".",
+    "inf",
+    "Infinity",
+    "nan",
+    "0x10",
+    "1\\u0030",
+    "é",
+    "NNaNaN",
+    "\\",
+]
+METRICS = [
+    "{}", '{"a":"b"}', '{"__name__":"up","a":"é"}', '{"a":""}', '{"a":"\\u0041"}', '{"a":",\\"values\\":[["}',
+    '{"a":"}","b":"]]}"}',
+]  # fmt: skip
+ODD_METRICS = [
+    "[]",
+    "1",
+    '{"a":1}',
+    '{"a":"\\ud800"}',
+    '{"a":"b","a":"c"}',
+    '{"a":{"b":"c"}}',
+    '{"values":[["x"]]}',
+    "",
+    "{'a':1}",
+]
+
+
+def mostly(good, odd):
+    return st.one_of(*[st.sampled_from(good)] * 12, st.sampled_from(odd))
+
+
+@st.composite
+def matrix_bodies(draw):
+    """What Prometheus sends, with at times something in it that it never would."""
+    series = []
+    for _ in range(draw(st.integers(1, 4))):
+        where = sorted(draw(st.sets(st.integers(0, 4), min_size=1)))
+        points = [
+            f'[{draw(mostly([GRID_TEXTS[i]], ODD_TEXTS))},"{draw(mostly(NUMBERS, ODD_NUMBERS) | st.floats().map(repr))}"'
+            + draw(mostly(["]"], [',"5"]', ",null]", " ]", "", "]]", ',"histograms":[]}']))
+            for i in where
+        ]
+        series.append(
+            f'{{"metric":{draw(mostly(METRICS, ODD_METRICS))},"values":[{",".join(points)}]'
+            + draw(mostly(["}"], [',"histograms":[[1,{}]]}', ',"values":[[1000,"7"]]}', " }", ""]))
+        )
+    head = draw(
+        mostly(
+            ['{"status":"success","data":{"resultType":"matrix","result":['],
+            [
+                '{"status":"success","isPartial":false,"data":{"resultType":"matrix","result":[',
+                '{"status":"error","data":{"resultType":"matrix","result":[',
+                '{"status":"success","data":{"result":[',
+                '{"status": "success","data":{"resultType":"matrix","result":[',
+            ],
+        )
+    )
+    tail = draw(
+        mostly(
+            ["]}}", ']},"warnings":["w"],"infos":["PromQL info: \\"data\\""]}', '],"analysis":{"a":[1]}}}'],
+            [
+                "]",
+                "]}",
+                ']},"data":{"resultType":"matrix","result":[]}}',
+                '],"result":[]}}',
+                "]}}x",
+                "]}}\xff",
+            ],
+        )
+    )
+    text = head + draw(mostly([","], [", ", "", ",,"])).join(series) + tail
+    return text.encode("latin-1" if "\xff" in text else "utf-8", "replace")
+
+
+def outcome(ask, content):
+    """What comes of an answer, as plain values that can be compared; floats by their bits."""
+    try:
+        window = ask(content)
+    except QueryError as error:
+        return type(error), str(error)
+    same = np.where(np.isnan(window.values), np.nan, window.values).tobytes()  # which NaN does not matter
+    return (
+        [dict(labels) for labels in window.labels],
+        window.times.tolist(),
+        same,
+        window.present.tolist(),
+        window.warnings,
+    )
+
+
+@settings(max_examples=600)
+@given(matrix_bodies())
+def test_an_answer_is_the_same_with_and_without_json(content):
+    plain = outcome(over_range, content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer, "read_rows", lambda body: None)
+        through_json = outcome(over_range, content)
+    assert plain == through_json
+
+
+@given(st.lists(st.floats() | st.integers(-(10**20), 10**20).map(float), min_size=1, max_size=30))
+def test_values_read_without_json_are_right_to_the_last_bit(values):
+    texts = [repr(value).replace("inf", "Inf").replace("nan", "NaN") for value in values]
+    points = ",".join(f'[{1000 + i},"{text}"]' for i, text in enumerate(texts))
+    whole = f'{{"status":"success","data":{{"resultType":"matrix","result":[{{"metric":{{}},"values":[{points}]}}]}}}}'
+    rows = read_rows(whole.encode())
+    assert rows is not None
+    np.testing.assert_array_equal(rows.series[0].values, [float(text) for text in texts])
+
+
+def test_what_prometheus_sends_is_read_without_json():
+    sent = b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"a":"b"},"values":[[1000,"1"],[1030.5,"NaN"]]},{"metric":{},"values":[[1000,"2"]]}]},"warnings":["w"]}'
+    rows = read_rows(sent)
+    assert [row.labels for row in rows.series] == [Labels(a="b"), Labels()]
+    assert rows.series[0].instants.tolist() == [1000, 1030.5]
+    assert json.loads(rows.envelope)["warnings"] == ["w"]
+
+
+@pytest.mark.parametrize(
+    "points",
+    ['[1000,"1,2"],[1015,""]', '[1000,"1"2],[1015,"3"]', '[1000"1",2]', '[1000,"1","2"]', '[1000,1"2"]', '[01000,"1"]', '["1000","1"]'],
+)  # fmt: skip
+def test_samples_of_another_shape_are_left_to_json(points):
+    sent = f'{{"status":"success","data":{{"resultType":"matrix","result":[{{"metric":{{}},"values":[{points}]}}]}}}}'
+    assert read_rows(sent.encode()) is None
