@@ -9,12 +9,19 @@ from datetime import datetime, timedelta
 from engine.alert.tracker import Finding
 from engine.errors import DetectError, EngineError
 from engine.lang.promql import split_comparison
+from engine.lang.promql.rewrite import over_time
 from engine.model.alert import Alert, AlertState
 from engine.model.labels import METRIC_NAME, Labels
 from engine.model.ports import Detector, Source
 from engine.model.rule import Absence, AlertingRule
 from engine.model.series import Window
 from engine.model.verdict import NOTHING, Memory, Verdicts
+
+INSTANTS_A_STEP = 10
+"""At how many instants an expression is asked for one figure of a step."""
+
+FINEST = timedelta(seconds=1)
+"""No two of them are closer than this."""
 
 GONE_AFTER = timedelta(minutes=15)
 """How long an alert is kept whose series alone is gone: a node that left does not come back."""
@@ -30,13 +37,20 @@ class Outcome:
 
 
 def evaluate(
-    rule: AlertingRule, expr: str, source: Source, at: datetime, memory: Memory = NOTHING
+    rule: AlertingRule,
+    expr: str,
+    source: Source,
+    at: datetime,
+    memory: Memory = NOTHING,
+    *,
+    passed: timedelta = timedelta(),
 ) -> Outcome:
     """Return the verdicts on a rule's series at an instant. QueryError or DetectError if there are none.
 
-    `expr` is the rule's, or what stands for it; `memory` is what its detector noted at the evaluation before.
+    `expr` is the rule's, or what stands for it; `memory` is what its detector noted at the evaluation before;
+    `passed` is as in `fetch`.
     """
-    signal = fetch(expr, rule.detect, source, at)
+    signal = fetch(expr, rule.detect, source, at, passed=passed)
     inputs = {name: source.instant(text, at) for name, text in rule.detect.inputs.items()}
     try:
         verdicts = rule.detect.judge(signal, inputs, at, memory)
@@ -109,9 +123,24 @@ def _unknown(alert: Alert) -> Finding:
     )
 
 
-def fetch(expr: str, detect: Detector, source: Source, at: datetime) -> Window:
-    """Return what a detector looks at: the newest value, or `lookback` on a grid that ends at `at`."""
+def fetch(
+    expr: str, detect: Detector, source: Source, at: datetime, *, passed: timedelta = timedelta()
+) -> Window:
+    """Return what a detector looks at: the newest value, or `lookback` on a grid.
+
+    The grid ends at `at` if `passed`, the time since the first of all slots, is a whole number of steps, as it
+    always is where the group's interval is. Otherwise it ends up to a step earlier, at a multiple of steps
+    since then: it must not be another one at each evaluation, since what is judged (blocks, votes, stored
+    forecasts) and what is kept of the answer are the instants of one grid.
+
+    With `over`, each point is the least, the largest or the mean of its step, worked out by the server: of the
+    samples themselves for a bare selector, else of the expression at ten instants a step.
+    """
     if not detect.lookback:
         return source.instant(expr, at)
+    if detect.over is not None:
+        resolution = min(max(detect.step / INSTANTS_A_STEP, FINEST), detect.step)
+        expr = over_time(expr, detect.over, detect.step, resolution)
     steps = detect.lookback // detect.step
-    return source.range(expr, at - steps * detect.step, at, detect.step)
+    end = at - passed % detect.step
+    return source.range(expr, end - steps * detect.step, end, detect.step)

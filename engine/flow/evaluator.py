@@ -23,7 +23,7 @@ from engine.flow.events import Events
 from engine.flow.memories import Memories
 from engine.flow.presence import Presence
 from engine.flow.series import SeriesBook, alert_series, recorded
-from engine.flow.slots import interval_of
+from engine.flow.slots import interval_of, passed_at
 from engine.flow.watch import RuleWatch
 from engine.model.alert import Alert, AlertState
 from engine.model.event import Kind
@@ -192,7 +192,9 @@ class Evaluator:
         expr = self._presence.expr_of(rule.expr, rule.staleness, now.at)
         if error := self._memories.unread.pop(rule.id, None):
             self._events.trouble(now.slot, "store", error, rule=rule.id)  # its detector begins anew
-        outcome = evaluate(rule, expr, now.source, now.at, self._memories.of(rule.id))
+        outcome = evaluate(
+            rule, expr, now.source, now.at, self._memories.of(rule.id), passed=passed_at(now.group, now.slot)
+        )
         self._memories.note(rule.id, outcome.verdicts.memory, now.at)
         around = Surroundings(
             external_labels=self._settings.external_labels,

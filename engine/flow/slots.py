@@ -29,6 +29,11 @@ def slot_at(group: RuleGroup, now: datetime) -> datetime:
     return _EPOCH + ((now - _EPOCH - offset) // interval) * interval + offset
 
 
+def passed_at(group: RuleGroup, slot: datetime) -> timedelta:
+    """Return the time since the first of all slots: the same grid after every restart, wherever its slots lie."""
+    return (slot - _EPOCH) // interval_of(group) * interval_of(group)
+
+
 def missed_between(group: RuleGroup, last: datetime | None, slot: datetime) -> int:
     """Return how many slots lie between the last evaluation and this one."""
     if last is None or slot <= last:

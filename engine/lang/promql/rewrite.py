@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 import promql_parser as pp
 
 from engine.errors import ExpressionError
 from engine.lang.promql.parse import metric_names, refuse_giants, validate
+from engine.model.duration import Duration
 
 Window = Callable[[str], str | None]
 """Says for the text of a selector over how long it is to be asked, `30s`; None: as it stands."""
@@ -41,6 +43,29 @@ def over_presence(expr: str, window: Window) -> str:
 
     tree = _each_instant(_parse(expr), widen)
     return str(tree)
+
+
+def over_time(expr: str, function: str, length: timedelta, resolution: timedelta) -> str:
+    """Return the expression whose value is `min`, `max` or `avg` of what `expr` was in the last `length`.
+
+    A bare selector is asked for all its samples; anything else is worked out every `resolution`. A scalar
+    becomes a vector of one element. The metric's name goes, as it does with every function.
+    """
+    try:
+        tree = _parse(expr)
+        while isinstance(tree, pp.ParenExpr):
+            tree = tree.expr
+        text = str(tree) if _is_vector(tree) else f"vector({tree})"
+    except ExpressionError:
+        tree, text = (
+            None,
+            f"{expr}\n",
+        )  # newer PromQL than can be read here, perhaps with a comment at its end
+    window = str(Duration.of(length))
+    if isinstance(tree, pp.VectorSelector):
+        text, shift = _selector(tree)
+        return f"{function}_over_time({text}[{window}]{shift})"
+    return f"{function}_over_time(({text})[{window}:{Duration.of(resolution)}])"
 
 
 @dataclass(frozen=True, slots=True)
