@@ -116,11 +116,15 @@ class ActionTimeout(ActionError):
 
 
 class ClusterError(EngineError):
-    """Ray's HTTP API gave no useful answer. `status` is the HTTP status, None if there was none."""
+    """Ray's HTTP API gave no useful answer.
 
-    def __init__(self, message: str, *, status: int | None = None) -> None:
+    `status` is the HTTP status, None if there was none; `late` tells that there was none in time.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None, late: bool = False) -> None:
         super().__init__(message)
         self.status = status
+        self.late = late
 
 
 class StoreError(EngineError):

@@ -56,6 +56,7 @@ class RayCluster(Running):
         dashboard_port: int | None = None,
         env: Mapping[str, str] | None = None,
         venv: Path | None = None,
+        token: str = "",
     ) -> None:
         self.folder = folder
         self._workers = workers
@@ -64,6 +65,7 @@ class RayCluster(Running):
         self._wanted_dashboard_port = dashboard_port
         self._more_env = dict(env or {})
         self._given_venv = venv
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._resources = ExitStack()
         self._nodes: list[Child] = []
         self._tmpdir: Path | None = None
@@ -280,8 +282,11 @@ class RayCluster(Running):
 
     def _is_complete(self) -> bool:
         try:
-            nodes = web.fetch_json(f"{self.dashboard_url}/nodes?view=summary", timeout=5.0)["data"]["summary"]
-            web.fetch(f"{self.dashboard_url}/api/jobs/", timeout=5.0)
+            summary = web.fetch_json(
+                f"{self.dashboard_url}/nodes?view=summary", timeout=5.0, headers=self._headers
+            )
+            nodes = summary["data"]["summary"]
+            web.fetch(f"{self.dashboard_url}/api/jobs/", timeout=5.0, headers=self._headers)
         except (web.HttpFailure, KeyError, json.JSONDecodeError):
             return False
         alive = [node for node in nodes if node["raylet"].get("state") == "ALIVE"]

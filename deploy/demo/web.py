@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -16,12 +17,17 @@ class HttpFailure(RuntimeError):
 
 
 def fetch(
-    url: str, body: Mapping[str, object] | None = None, *, method: str | None = None, timeout: float = 10.0
+    url: str,
+    body: Mapping[str, object] | None = None,
+    *,
+    method: str | None = None,
+    timeout: float = 10.0,
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> bytes:
     """The body of the answer; POST if there is something to send."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(  # noqa: S310 - only servers of our own are asked
-        url, data=data, method=method, headers={"Content-Type": "application/json"}
+        url, data=data, method=method, headers={"Content-Type": "application/json", **headers}
     )
     try:
         with _OPENER.open(request, timeout=timeout) as answer:
@@ -36,10 +42,15 @@ def fetch(
 
 
 def fetch_json(
-    url: str, body: Mapping[str, object] | None = None, *, method: str | None = None, timeout: float = 10.0
+    url: str,
+    body: Mapping[str, object] | None = None,
+    *,
+    method: str | None = None,
+    timeout: float = 10.0,
+    headers: Mapping[str, str] = MappingProxyType({}),
 ) -> Any:
     """The decoded answer."""
-    return json.loads(fetch(url, body, method=method, timeout=timeout))
+    return json.loads(fetch(url, body, method=method, timeout=timeout, headers=headers))
 
 
 def answers(url: str, timeout: float = 2.0) -> bool:

@@ -25,11 +25,12 @@ _FAULTS = (*_HTTPCORE_FAULTS, httpx.HTTPError, httpx.InvalidURL, OSError, ValueE
 
 
 class NoReply(Exception):
-    """There was no whole answer. `sent` says whether the request may have arrived."""
+    """There was no whole answer: `sent`, the request may have arrived; `late`, there was none in time."""
 
-    def __init__(self, message: str, *, sent: bool) -> None:
+    def __init__(self, message: str, *, sent: bool, late: bool = False) -> None:
         super().__init__(message)
         self.sent = sent
+        self.late = late
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def ask(
     except _FAULTS as error:
         late = isinstance(root_cause(error), TimeoutError)
         words = f"gave no {f'whole answer within {seconds:g} s' if late else 'answer'}: {fault(error)}"
-        raise NoReply(words, sent=network.connected) from error
+        raise NoReply(words, sent=network.connected, late=late) from error
 
 
 class _Network(httpcore.NetworkBackend):

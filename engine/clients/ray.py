@@ -38,6 +38,17 @@ class RayClient:
         """Return Ray's version."""
         return str(self._object("/api/version").get("ray_version", ""))
 
+    def check_gcs(self) -> None:
+        """Ask the dashboard whether GCS answers it; ClusterError if not. It takes no token."""
+        self._call("GET", "/api/gcs_healthz")
+
+    def actors(self) -> list[dict[str, Any]]:
+        """Return the dashboard's actors, dead ones too, with what their processes use: `processStats`."""
+        path = "/logical/actors"
+        data = self._object(path).get("data")
+        actors = data.get("actors") if isinstance(data, dict) else None
+        return self._rows(path, list(actors.values()) if isinstance(actors, dict) else None)
+
     def nodes(self) -> list[dict[str, Any]]:
         return self._state("nodes")
 
@@ -164,7 +175,7 @@ class RayClient:
         try:
             return self._exchange(method, path, **request)
         except NoReply as error:
-            raise ClusterError(f"{self._where} {error} ({method} {path})") from error
+            raise ClusterError(f"{self._where} {error} ({method} {path})", late=error.late) from error
 
     def _exchange(self, method: str, path: str, **request: Any) -> tuple[int, bytes]:
         """Return status and body; raises NoReply."""

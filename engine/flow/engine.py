@@ -85,6 +85,11 @@ class Engine:
         """Go on after a `halt`."""
         self._halt.clear()
 
+    @property
+    def halted(self) -> bool:
+        """Whether it was told to let things end."""
+        return self._halt.is_set()
+
     def tick(self, group_id: str, slot: datetime) -> None:
         """Evaluate a group's rules, in order, for a slot."""
         self.evaluator.tick(group_id, slot)

@@ -55,6 +55,23 @@ class RemoteWrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeSettings:
+    """What is measured of a Ray cluster that Prometheus cannot see, and how much that may cost."""
+
+    enabled: bool = True
+    interval: Duration = Duration(seconds=15)
+    timeout: Duration = Duration(seconds=4)  # for each answer; a part that hangs counts as so long
+    owners_interval: Duration = Duration(minutes=1)  # of asking for all objects; 0: never
+    max_actors: int = 50  # the busiest, and as many of the largest; twice as many with those that were lately
+
+    def __post_init__(self) -> None:
+        if not self.interval or not self.timeout:
+            raise ValueError("interval and timeout must be longer than 0")
+        if self.max_actors < 1:
+            raise ValueError("max_actors must be 1 or more; to measure no cluster, set enabled: false")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RayCluster:
     """One Ray cluster; the first whose matchers fit an alert's labels is the alert's.
 
@@ -66,6 +83,7 @@ class RayCluster:
     matchers: Matchers = field(default=Matchers())
     token_file: str | None = None
     timeout: Duration = Duration(seconds=10)
+    probe: ProbeSettings = ProbeSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

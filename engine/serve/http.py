@@ -28,12 +28,14 @@ class Checks:
         ready: Callable[[], str],
         reload: Callable[[], None],
         metrics: Callable[[], bytes],
+        probes: Callable[[], bytes] = lambda: b"",
         engine: Callable[[], Engine | None] = lambda: None,
     ) -> None:
         self.healthy = healthy  # "" if so, else why not
         self.ready = ready
         self.reload = reload  # raises LoadError; nothing was changed then
         self.metrics = metrics
+        self.probes = probes  # readings of the Ray clusters, as metrics
         self.engine = engine  # the present one; None while it starts
 
 
@@ -60,12 +62,16 @@ def application(checks: Checks) -> Starlette:
     def metrics(_: Request) -> Response:
         return Response(checks.metrics(), headers={"content-type": _METRICS})
 
+    def probes(_: Request) -> Response:
+        return Response(checks.probes(), headers={"content-type": _METRICS})
+
     return Starlette(
         routes=[
             Route("/-/healthy", healthy),
             Route("/-/ready", ready),
             Route("/-/reload", reload, methods=["POST", "PUT"]),
             Route("/metrics", metrics),
+            Route("/metrics/ray", probes),
             Route("/api/v1/rules", _answer(checks, api.rules)),
             Route("/api/v1/alerts", _answer(checks, lambda engine, _: api.alerts(engine))),
             Route("/api/v1/status/buildinfo", _answer(checks, lambda *_: api.buildinfo())),

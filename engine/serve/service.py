@@ -22,6 +22,7 @@ from engine.query.prometheus import PrometheusSource
 from engine.serve.http import Checks, HttpServer, application
 from engine.serve.log import log_event
 from engine.serve.metrics import Metrics, State
+from engine.serve.probes import Probes
 from engine.serve.scheduler import Scheduler
 from engine.store.sql import SqlStore, open_store
 
@@ -49,11 +50,13 @@ class Service:
         self._source: PrometheusSource | None = None
         self._engine: Engine | None = None
         self._scheduler: Scheduler | None = None
+        self._probes = Probes(self._present)
         checks = Checks(
             healthy=self._healthy,
             ready=self._ready,
             reload=self.reload,
             metrics=self._metrics.render,
+            probes=self._probes.render,
             engine=lambda: self._engine,
         )
         self._http = HttpServer(application(checks), host, port)
@@ -137,6 +140,7 @@ class Service:
         writer = self._written if self._written.queues else None
         engine = build(loaded, source=source, store=self._store, observers=self._observers, writer=writer)
         engine.dispatcher.carry(held, self._clock.now())
+        self._probes.set(loaded.settings.ray.clusters)
         self._drive(engine)
         self._source, self._loaded = source, loaded
         for receiver in loaded.settings.routing.receivers.values():
@@ -162,7 +166,10 @@ class Service:
             self._clock,
             pulse=PULSE,
             count=self._metrics.count_job,
-            more={f"remote_write {queue.name}": queue.flush for queue in self._written.queues},
+            more={
+                **{f"remote_write {queue.name}": queue.flush for queue in self._written.queues},
+                **self._probes.jobs(),
+            },
         )
         self._engine, self._scheduler = engine, scheduler
         scheduler.start()

@@ -1,0 +1,1 @@
+"""What Prometheus cannot see of a Ray cluster, measured over Ray's HTTP APIs and exported for it to scrape."""
