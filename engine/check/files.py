@@ -13,7 +13,7 @@ from engine.load.files import find_files, read_file
 from engine.load.nodes import MappingNode
 from engine.load.playbooks import read_playbook
 from engine.load.rules import read_rules
-from engine.load.settings import cross_check, load_settings
+from engine.load.settings import alerts_missing, cross_check, load_settings
 from engine.model.playbook import Playbook
 from engine.model.rule import AlertingRule, RuleGroup
 from engine.model.settings import Settings
@@ -85,7 +85,7 @@ def kind_of(path: str, content: bytes) -> FileKind:
 
 def _together(checked: Checked, settings: Settings | None) -> list[Problem]:
     """Return names that one file uses and no file defines."""
-    problems: list[Problem] = []
+    problems: list[Problem] = list(alerts_missing(checked.groups))
     for one in [*checked.settings, *([settings] if settings is not None else [])]:
         problems += cross_check(one, checked.groups, checked.playbooks) if checked.playbooks else []
     if not checked.settings and settings is None and checked.playbooks:

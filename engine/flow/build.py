@@ -16,7 +16,7 @@ from engine.load.rules import load_rules
 from engine.load.settings import cross_check, load_settings
 from engine.model.playbook import Playbook
 from engine.model.ports import Observer, RayApi, Source, Store, Writer
-from engine.model.rule import RecordingRule, RuleGroup
+from engine.model.rule import AlertingRule, RecordingRule, Rule, RuleGroup
 from engine.model.settings import RayCluster, Settings
 from engine.query.recorded import RecordedSource
 
@@ -45,6 +45,10 @@ def load(settings_file: str | None) -> Loaded:
     return Loaded(settings=settings, groups=rules.groups, playbooks=playbooks)
 
 
+def _asked(rule: Rule) -> list[str]:
+    return [rule.expr, *rule.inputs.values()] if isinstance(rule, AlertingRule) else [rule.expr]
+
+
 def _collect(read: Callable[[], T], problems: list[Problem]) -> T | None:
     try:
         return read()
@@ -71,7 +75,8 @@ def build(
     names = {
         rule.record for group in loaded.groups for rule in group.rules if isinstance(rule, RecordingRule)
     }
-    if names or any("ALERTS" in rule.expr for group in loaded.groups for rule in group.rules):
+    asked = [expr for group in loaded.groups for rule in group.rules for expr in _asked(rule)]
+    if names or any("ALERTS" in expr for expr in asked):
         source = RecordedSource(source, names | {"ALERTS", "ALERTS_FOR_STATE"})
     engine = Engine(
         settings=settings,

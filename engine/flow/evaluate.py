@@ -51,7 +51,7 @@ def evaluate(
     `passed` is as in `fetch`.
     """
     signal = fetch(expr, rule.detect, source, at, passed=passed)
-    inputs = {name: source.instant(text, at) for name, text in rule.detect.inputs.items()}
+    inputs = {name: source.instant(text, at) for name, text in rule.inputs.items()}
     try:
         verdicts = rule.detect.judge(signal, inputs, at, memory)
     except EngineError:

@@ -21,6 +21,7 @@ from engine.load.records import Decoder, Invalid, Reader, schema, suggest
 from engine.load.tests import PROMTOOL_INTERVAL, REFUSED, readers_of_tests
 from engine.model.duration import Duration
 from engine.model.labels import METRIC_NAME
+from engine.model.ports import Rewriter
 from engine.model.rule import Absence, AlertingRule, RecordingRule, Rule, RuleGroup
 from engine.model.testing import TestFile, TestGroup
 from engine.registry import detector
@@ -206,7 +207,7 @@ def _read_alerting(decoder: Decoder, node: MappingNode) -> AlertingRule:
     if not rule.alert:
         decoder.report(node, "an alert's name cannot be empty")
     _check_details(decoder, node, rule)
-    _check_inputs(decoder, node.get("detect"), rule)
+    _check_inputs(decoder, node.get("detect") or node, rule)
     _check_no_data(decoder, node.get("on_no_data"), rule)
     if isinstance(remediate := node.get("remediate"), MappingNode):
         confirm = remediate.get("confirm")
@@ -231,8 +232,11 @@ def _check_no_data(decoder: Decoder, node: Node | None, rule: AlertingRule) -> N
         decoder.report(node, f"on_no_data: {rule.on_no_data} {message}")
 
 
-def _check_inputs(decoder: Decoder, node: Node | None, rule: AlertingRule) -> None:
-    """Note what is wrong with the further PromQL of a detector, which stands in fields of its own."""
+def _check_inputs(decoder: Decoder, node: Node, rule: AlertingRule) -> None:
+    """Note what is wrong with the further PromQL of a detector, which stands in its fields or is made of `expr`."""
+    if isinstance(rule.detect, Rewriter):
+        _check_rewriting(decoder, node, rule)
+        return
     inputs: Mapping[str, str] = rule.detect.inputs
     written = (
         next(iter(node.entries.values())).value if isinstance(node, MappingNode) and node.entries else None
@@ -242,6 +246,20 @@ def _check_inputs(decoder: Decoder, node: Node | None, rule: AlertingRule) -> No
             written.get(name) if isinstance(written, MappingNode) else written
         )  # else the detector's shorthand
         check_expr(decoder, field, repr(name))
+
+
+def _check_rewriting(decoder: Decoder, node: Node, rule: AlertingRule) -> None:
+    from engine.lang.promql import validate  # noqa: PLC0415 - loaded only when needed
+
+    try:
+        _ = rule.inputs
+    except ExpressionError as error:
+        try:
+            validate(rule.expr)
+        except ExpressionError as wrong:
+            if not wrong.beyond:
+                return  # noted already, of the expression itself
+        decoder.report(node, f"detector {detector.name_of(rule.detect)!r}: {error}")
 
 
 def _check_details(decoder: Decoder, node: MappingNode, rule: AlertingRule) -> None:

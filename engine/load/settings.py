@@ -23,6 +23,7 @@ from engine.load.records import Decoder, Invalid, suggest
 from engine.load.routing import KEYS, console_routing, read_routing
 from engine.model.labels import ALERT_NAME, Matchers
 from engine.model.playbook import Playbook
+from engine.model.ports import Dependent
 from engine.model.rule import AlertingRule, Origin, RuleGroup
 from engine.model.settings import Settings
 
@@ -149,8 +150,27 @@ def cross_check(
     settings: Settings, groups: Iterable[RuleGroup], playbooks: Mapping[str, Playbook]
 ) -> list[Problem]:
     """Return what files say of each other that is not so: playbooks and receivers that do not exist."""
-    problems = [*_playbooks_missing(groups, playbooks), *_receivers_missing(settings, playbooks)]
+    groups = tuple(groups)
+    problems = [
+        *_playbooks_missing(groups, playbooks),
+        *_receivers_missing(settings, playbooks),
+        *alerts_missing(groups),
+    ]
     return sorted(problems)
+
+
+def alerts_missing(groups: Iterable[RuleGroup]) -> Iterator[Problem]:
+    """Yield a problem for each alert that a rule depends on and no other rule makes."""
+    rules = [rule for group in groups for rule in group.rules if isinstance(rule, AlertingRule)]
+    for rule in rules:
+        if not isinstance(rule.detect, Dependent):
+            continue
+        known = {other.alert for other in rules if other is not rule}
+        for name in rule.detect.alerts:
+            if name not in known:
+                hint = suggest(name, known) or "; name the file of its rule in `rule_files`"
+                message = f"{rule.alert}: no other rule's alert is called {name!r}{hint}"
+                yield _problem(getattr(rule.detect, "origin", rule.origin), message)
 
 
 def _playbooks_missing(groups: Iterable[RuleGroup], playbooks: Mapping[str, Playbook]) -> Iterator[Problem]:

@@ -100,6 +100,25 @@ class Detector(Protocol):
         ...
 
 
+@runtime_checkable
+class Rewriter(Protocol):
+    """A detector that also asks its rule's own expression in other ways, such as over other windows."""
+
+    def inputs_of(self, expr: str) -> Mapping[str, str]:
+        """Return the PromQL that it needs at the instant, by name. ExpressionError if `expr` does not lend itself."""
+        ...
+
+
+@runtime_checkable
+class Dependent(Protocol):
+    """A detector that reads the alerts of other rules."""
+
+    @property
+    def alerts(self) -> tuple[str, ...]:
+        """The names of these alerts."""
+        ...
+
+
 class RayApi(Protocol):
     """Ray's HTTP APIs of one cluster. Raises ClusterError."""
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from engine.model.duration import Duration
-from engine.model.ports import Detector, Enricher
+from engine.model.ports import Detector, Enricher, Rewriter
 
 
 class Origin(NamedTuple):
@@ -92,6 +92,11 @@ class AlertingRule:
     def name(self) -> str:
         """The alert's name."""
         return self.alert
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        """The further PromQL that its detector needs at the instant, by name."""
+        return self.detect.inputs_of(self.expr) if isinstance(self.detect, Rewriter) else self.detect.inputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.detect.absent import Absent
+from engine.detect.burn_rate import BurnRate
+from engine.detect.changepoint import Changepoint
+from engine.detect.composite import Composite
 from engine.detect.forecast import Direction, Forecast
+from engine.detect.outlier import Outlier, Scale
 from engine.detect.present import Present
+from engine.detect.rate_of_change import RateOfChange
+from engine.detect.stale import Stale
 from engine.errors import DetectError
 from engine.model.duration import Duration
 from engine.model.labels import Labels
+from engine.model.ports import Rewriter
 from engine.model.series import Window, instant_of
 from engine.model.verdict import NOTHING, Memory
 from engine.registry import detector
@@ -38,8 +46,20 @@ EXAMPLES = {
         horizon=Duration(minutes=1),
         min_samples=3,
     ),
+    "outlier": Outlier(by=(), min_members=3, lookback=Duration(hours=4), step=Duration(minutes=1)),
+    "outlier in small groups": Outlier(by=("__name__",), min_members=3, scale=Scale.LINEAR, min_dev=0.01),
+    "changepoint": Changepoint(),
+    "changepoint upwards": Changepoint(direction="up", min_shift=0.1, min_rel_shift=0.1),
+    "rate of change": RateOfChange(per_hour=0.1),
+    "rate of change of the level": RateOfChange(relative=0.1, lookback=Duration(minutes=10)),
+    "absent": Absent(),
+    "stale": Stale(),
+    "burn rate": BurnRate(objective=0.99),
+    "composite": Composite(when="A unless B", on=("instance",)),
 }
 ALL = pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLES.keys())
+ALONE = {name: example for name, example in EXAMPLES.items() if not isinstance(example, Outlier)}
+"""Detectors to which a series is the same whatever the others do."""
 
 RNG = np.random.default_rng(11)
 MINUTES = np.arange(241)
@@ -75,8 +95,14 @@ SERIES = {
 EACH = pytest.mark.parametrize("values", SERIES.values(), ids=SERIES.keys())
 
 
-def window(values, example, *, copies=2, newest=NOW):
+def asked(example):
+    """What the example asks for beside the signal, by name."""
+    return example.inputs_of("rate(signal[5m])") if isinstance(example, Rewriter) else example.inputs
+
+
+def window(values, example, *, copies=None, newest=NOW):
     """The same values as `copies` series on the example's grid; the newest sample is at `newest`."""
+    copies = getattr(example, "min_members", 2) if copies is None else copies
     values = np.asarray(values, dtype=float)
     step = example.step.total_seconds() or 60.0
     labels = [Labels(__name__="signal", instance=f"n{i}") for i in range(copies)]
@@ -88,7 +114,7 @@ def limits(example, value=1.0):
     answer = Window.of(
         [Labels(__name__="limit", instance="n0"), Labels(instance="n77")], [NOW], [[value], [7.0]]
     )
-    return dict.fromkeys(example.inputs, answer)
+    return dict.fromkeys(asked(example), answer)
 
 
 def assert_same(one, other):
@@ -101,15 +127,19 @@ def assert_same(one, other):
 
 
 def assert_sound(example, signal, verdicts):
-    """The verdicts answer for every series, in arrays of the right type, with declared and finite figures."""
-    assert verdicts.labels == signal.labels
+    """The verdicts answer for every series, in arrays of the right type, with declared and finite figures.
+
+    They may answer for more: groups of series, and series that are gone.
+    """
+    assert verdicts.labels[: len(signal)] == signal.labels
+    assert len(set(verdicts.labels)) == len(verdicts)
     for array, kind in ((verdicts.bad, np.bool_), (verdicts.known, np.bool_), (verdicts.values, np.float64)):
-        assert array.shape == (len(signal),)
+        assert array.shape == (len(verdicts),)
         assert array.dtype == kind
     assert not (verdicts.bad & ~verdicts.known).any()
     assert set(verdicts.details) <= set(example.details)
     for name, figures in verdicts.details.items():
-        assert figures.shape == (len(signal),), name
+        assert figures.shape == (len(verdicts),), name
         assert not np.isinf(figures).any(), name
 
 
@@ -183,7 +213,7 @@ def test_nothing_later_than_now_counts(example, name):
         assert_same(answer, example.judge(more, limits(example), AT))
 
 
-@ALL
+@pytest.mark.parametrize("example", ALONE.values(), ids=ALONE.keys())
 def test_the_answer_on_a_series_does_not_depend_on_its_neighbours(example):
     """Each series alone, and all together in any order, are judged the same."""
     rows = np.stack([values for values in SERIES.values() if len(values) == 241])
@@ -191,7 +221,7 @@ def test_the_answer_on_a_series_does_not_depend_on_its_neighbours(example):
     step = example.step.total_seconds() or 60.0
     times = NOW + step * np.arange(-240, 1)
     labels = [Labels(instance=f"n{i}") for i in range(len(rows))]
-    bounds = dict.fromkeys(example.inputs, Window.of(labels, [NOW], np.full((len(rows), 1), 1.0)))
+    bounds = dict.fromkeys(asked(example), Window.of(labels, [NOW], np.full((len(rows), 1), 1.0)))
     together = example.judge(Window.of(labels, times, rows), bounds, AT)
     order = np.random.default_rng(4).permutation(len(rows))
     shuffled = example.judge(Window.of([labels[i] for i in order], times, rows[order]), bounds, AT)
@@ -205,8 +235,9 @@ def test_the_answer_on_a_series_does_not_depend_on_its_neighbours(example):
 
 @ALL
 def test_no_series_is_no_verdict(example):
+    inputs = {} if isinstance(example, Rewriter) else limits(example)  # else there are series
     for columns in (0, 1, 241):
-        verdicts = example.judge(window(np.zeros(columns), example, copies=0), limits(example), AT)
+        verdicts = example.judge(window(np.zeros(columns), example, copies=0), inputs, AT)
         assert len(verdicts) == 0
         assert_sound(example, window(np.zeros(columns), example, copies=0), verdicts)
 
@@ -214,7 +245,7 @@ def test_no_series_is_no_verdict(example):
 @ALL
 def test_a_window_that_lies_in_the_future_is_empty(example):
     signal = window(SERIES["rising"], example, newest=NOW + 1e6)
-    verdicts = example.judge(signal, limits(example), AT)
+    verdicts = example.judge(signal, {} if isinstance(example, Rewriter) else limits(example), AT)
     assert_sound(example, signal, verdicts)
     assert not verdicts.bad.any()
 
@@ -245,7 +276,7 @@ def walk(example, *, evaluations=6, keep=lambda memory: memory, rows=None):
     for index in range(evaluations):
         at = NOW + step * round(index * pause / step)
         signal = Window.of(labels, times, values[order])
-        verdicts = example.judge(signal, dict.fromkeys(example.inputs, bounds), instant_of(at), memory)
+        verdicts = example.judge(signal, dict.fromkeys(asked(example), bounds), instant_of(at), memory)
         answers.append(verdicts)
         memory = keep(verdicts.memory)
     return answers

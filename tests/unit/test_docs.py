@@ -35,6 +35,7 @@ from engine.model.settings import (
     StateSettings,
 )
 from engine.model.testing import TestGroup
+from engine.model.verdict import Persist
 from engine.registry import action, detector, enricher, guardrail, notifier
 
 ROOT = Path(__file__).parents[2]
@@ -234,7 +235,14 @@ def yaml_of(page: str, *, of_rules: bool) -> list[Any]:
     return [pytest.param(each.text, id=f"{page}:{each.line}") for each in blocks]
 
 
-RULES = [*yaml_of("README.md", of_rules=True), *yaml_of("docs/rules.md", of_rules=True)]
+DETECTORS = [
+    name_of(page)
+    for page in sorted((ROOT / "docs" / "detectors").glob("*.md"))
+    if "```yaml" in page.read_text()
+]
+RULES = [
+    param for page in ("README.md", "docs/rules.md", *DETECTORS) for param in yaml_of(page, of_rules=True)
+]
 
 
 @pytest.mark.parametrize("text", RULES)
@@ -332,6 +340,8 @@ def defaults_of(cls: type) -> dict[str, str]:
             found[key] = "required"
         elif field.default is dataclasses.MISSING:
             found[key] = written(field.default_factory())
+        elif isinstance(field.default, Persist):
+            found[key] = f"{{m: {field.default.m}, n: {field.default.n}}}"
         else:
             found[key] = "" if dataclasses.is_dataclass(field.default) else written(field.default)
     return found
@@ -373,9 +383,12 @@ RECORDS = [
         {"group_wait": "30s", "group_interval": "5m", "repeat_interval": "4h"},
     ),
 ]
-URGENT = {"urgent": "{horizon: horizon / 4, probability: 0.5}"}
+OTHERWISE = {
+    "forecast": {"urgent": "{horizon: horizon / 4, probability: 0.5}"},
+    "burn_rate": {"windows": "three pairs"},
+}
 PLUGINS = [
-    Documented(page, f"`{name}`", registry.get(name), URGENT if name == "forecast" else {})
+    Documented(page, f"`{name}`", registry.get(name), OTHERWISE.get(name, {}))
     for registry, page in (
         (detector, "docs/rules.md"),
         (enricher, "docs/rules.md"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
 import promql_parser as pp
@@ -66,6 +67,31 @@ def over_time(expr: str, function: str, length: timedelta, resolution: timedelta
         text, shift = _selector(tree)
         return f"{function}_over_time({text}[{window}]{shift})"
     return f"{function}_over_time(({text})[{window}:{Duration.of(resolution)}])"
+
+
+@lru_cache(maxsize=1024)
+def over_range(expr: str, length: str) -> str:
+    """Return the expression with the range of each range selector replaced by `length`, as `1h`.
+
+    ExpressionError if it has none, or a subquery, whose range means something else.
+    """
+    found = 0
+
+    def widen(node: Any) -> Any:
+        nonlocal found
+        if isinstance(node, pp.SubqueryExpr):
+            raise ExpressionError(f"{node} is a subquery, whose range cannot be replaced by {length}")
+        if not isinstance(node, pp.MatrixSelector):
+            return None
+        found += 1
+        text = str(node)
+        start, end = text.rindex("["), text.rindex("]")
+        return _parse(f"{text[:start]}[{length}]{text[end + 1 :]}")
+
+    tree = pp.transform(_parse(expr), widen, lambda _node: None)
+    if not found:
+        raise ExpressionError(f"{expr} has no range such as [5m] to be replaced by {length}")
+    return str(tree)
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,3 +185,32 @@ def test_playbooks_of_rules_must_exist(three):
 
 def test_labels_pass_the_matchers_that_were_read(full):
     assert full.routing.route.routes[1].matchers.matches(Labels(component="gcs", team="b"))
+
+
+def missing_alerts(when):
+    text = f"""
+groups:
+  - name: g
+    rules:
+      - {{alert: GcsLatency, expr: x > 1}}
+      - alert: Cause
+        expr: x
+        detect: {{composite: {{when: {when}}}}}
+"""
+    problems = []
+    groups = read_rules("r.yaml", text.encode(), problems).groups
+    assert problems == []
+    return [
+        f"{problem.line}:{problem.column}: {problem.message}"
+        for problem in cross_check(load_settings(None), groups, {})
+    ]
+
+
+def test_alerts_that_a_rule_depends_on_must_exist():
+    assert missing_alerts("GcsLatency") == []
+    assert missing_alerts("GcsLatencies unless Nodes") == [
+        "8:29: Cause: no other rule's alert is called 'GcsLatencies'; did you mean 'GcsLatency'?",
+        "8:29: Cause: no other rule's alert is called 'Nodes'; known: GcsLatency",
+    ]
+    (itself,) = missing_alerts("GcsLatency or Cause")
+    assert "'Cause'" in itself

@@ -1,0 +1,272 @@
+"""One that is not like its peers: nodes that do the same work should take the same time for it.
+
+What all have in common, the daily course and the incidents of a whole cluster, is taken away before anything is
+judged. That is what detectors that know one series alone cannot do, and why they must be so dull.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import DetectError
+from engine.model.duration import Duration
+from engine.model.labels import Labels
+from engine.model.series import Bools, Floats, Window
+from engine.model.verdict import NOTHING, Memory, Persist, Verdicts
+from engine.numeric.peers import median_polish, rolling_mean
+from engine.numeric.robust import is_tied, median, spread
+from engine.numeric.votes import Votes
+from engine.registry import detector
+
+_SLOW = 6  # steps whose mean is looked at as well, for deviations that are small and last
+_STILL = (
+    0.5  # of that mean the newest must be: what is over does not count on because it was there a while ago
+)
+_FLOOR = 0.02  # of the level: nobody minds less
+_FORGIVEN = 16 * 3600.0  # seconds after which what is unlike its peers is thought to be so
+_ENORMOUS = 1e150  # beyond it differences overflow
+
+
+class Direction(StrEnum):
+    """On which side of its peers a member is bad."""
+
+    UP = "up"
+    DOWN = "down"
+    BOTH = "both"
+
+
+class Scale(StrEnum):
+    """How members are compared: by ratios, or by differences."""
+
+    AUTO = "auto"  # by ratios where all values of a group are above 0
+    LOG = "log"
+    LINEAR = "linear"
+
+
+class _Judged(NamedTuple):
+    """What is thought of each member; fields are [n], in the signal's unit where they have one."""
+
+    score: Floats  # spreads from what is expected, signed; NaN if nothing can be said
+    expected: Floats
+    low: Floats
+    high: Floats
+
+
+@detector("outlier")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlier:
+    """Bad when a series is not like its peers: the series with the same values of the labels `by`.
+
+    Of each value, or of its logarithm, what the group has in common at that time and what is usual for the
+    member itself are taken away (median polish over the lookback). What is left, in the newest step and on
+    average over the last six, is held against its own spread over the lookback, which is never taken to be less
+    than that of the group's usual member. Bad when it is `sensitivity` spreads or more, and `min_dev` or more,
+    on the side of `direction`. If more than `common` of the group deviates, to either side, that is one alert,
+    with the labels `by` alone, and nothing is said of the members.
+
+    Nothing is said in groups of fewer than `min_members`, and of members that have fewer than `min_samples`
+    steps of history, no sample now, or the same value most of the time. Steps in an episode count for 16 hours
+    as unusual, so that what is bad does not become what is expected.
+    """
+
+    by: tuple[str, ...]
+    direction: Direction = Direction.UP
+    sensitivity: float = 4.3
+    common: float = 0.2
+    scale: Scale = Scale.AUTO
+    min_members: int = 8
+    min_dev: float = 0.0
+    lookback: Duration = Duration(hours=24)
+    step: Duration = Duration(minutes=5)
+    min_samples: int | None = None  # None: a quarter of the lookback's
+    persist: Persist = Persist(m=1, n=3)
+    clear: float = 0.5
+
+    over: ClassVar[str | None] = "median"
+    details: ClassVar[Mapping[str, str]] = {
+        "expected": "what the peers and the member's own past say that it should be, in the signal's unit",
+        "low": "the lowest that would not be bad, in the signal's unit",
+        "high": "the highest that would not be bad, in the signal's unit",
+        "score": "how far it is from what is expected, in spreads",
+        "share": "of the group that deviates, 0 to 1",
+        "members": "how many the group has",
+    }
+
+    def __post_init__(self) -> None:
+        if self.sensitivity <= 0:
+            raise ValueError(f"sensitivity must be more than 0, not {self.sensitivity:g}")
+        if not 0 < self.common <= 1:
+            raise ValueError(f"common must be a share between 0 and 1, not {self.common:g}")
+        if not 0 <= self.clear <= 1:
+            raise ValueError(f"clear must be a share of the sensitivity, 0 to 1, not {self.clear:g}")
+        if self.min_members < 3:
+            raise ValueError(f"min_members must be 3 or more, not {self.min_members}: two are no group")
+        if self.min_dev < 0:
+            raise ValueError(f"min_dev must be 0 or more, not {self.min_dev:g}")
+        self._check_history()
+
+    def _check_history(self) -> None:
+        if self.step <= Duration():
+            raise ValueError(f"step must be longer than {self.step}")
+        held = self.lookback // self.step + 1
+        if held < 4 * _SLOW:
+            raise ValueError(
+                f"lookback {self.lookback} at step {self.step} holds {held} samples; {4 * _SLOW} are needed"
+            )
+        if self.min_samples is not None and not 2 * _SLOW <= self.min_samples <= held:
+            raise ValueError(f"min_samples must be between {2 * _SLOW} and {held}, not {self.min_samples}")
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        return {}
+
+    def judge(
+        self, signal: Window, inputs: Mapping[str, Window], at: datetime, memory: Memory = NOTHING
+    ) -> Verdicts:
+        if (np.diff(signal.times) <= 0).any():
+            raise DetectError("outlier: the times of the signal do not rise")
+        window, now = signal.until(at), at.timestamp()
+        groups = self._groups(window.labels)
+        labels = (*window.labels, *groups)
+        votes = Votes.recall(memory, labels, self.persist)
+        size = len(window)
+        usual = self._usual(window.times, votes.since[:size], now)
+        samples = _samples(window, now, self.step.total_seconds())
+        judged = _Judged(*np.full((4, size), np.nan))
+        shares, centres = np.full(len(groups), np.nan), np.full(len(groups), np.nan)
+        for index, rows in enumerate(groups.values()):
+            found = self._judge_group(samples[rows], usual[rows])
+            for column, figures in zip(judged, found, strict=True):
+                column[rows] = figures
+            shares[index], centres[index] = self._share(found.score), median(found.expected[None])[0]
+        rates = self._rates(judged, samples)
+        known = ~np.isnan(rates)
+        for rows, share in zip(groups.values(), shares, strict=True):
+            known[rows] &= not share > self.common
+        scores = np.concatenate([np.where(known, rates, np.nan), shares / self.common])
+        votes = votes.take(scores, now, persist=self.persist, every=0.0, clear=self.clear)
+        heard = ~np.isnan(scores)
+        newest = samples[:, -1] if samples.shape[1] else np.full(size, np.nan)
+        return Verdicts(
+            labels,
+            votes.bad & heard,
+            heard,
+            np.concatenate([newest, centres]),
+            self._details(judged, groups, shares, centres),
+            memory=Memory(labels, votes.columns(), at=now),
+        )
+
+    def _groups(self, labels: tuple[Labels, ...]) -> dict[Labels, NDArray[np.intp]]:
+        """Return the rows of each group of peers that is large enough, by the labels of the group."""
+        found: dict[Labels, list[int]] = {}
+        for row, each in enumerate(labels):
+            found.setdefault(each.only(*self.by), []).append(row)
+        taken = set(labels)  # a series may have the labels of its group, and can have but one verdict
+        return {
+            group: np.array(rows, dtype=np.intp)
+            for group, rows in found.items()
+            if len(rows) >= self.min_members and group not in taken
+        }
+
+    def _usual(self, times: Floats, since: Floats, now: float) -> Bools:
+        """Tell which samples [n, m] may say what is usual: not those of an episode, unless it has lasted long."""
+        going = now - since < _FORGIVEN
+        until = np.where(going, since - self.step.total_seconds(), np.inf)
+        before: Bools = times < until[:, None]
+        return before
+
+    def _judge_group(self, samples: Floats, usual: Bools) -> _Judged:
+        """Return what is thought of the members of one group: the last of `samples[n, m]` is the newest."""
+        there = np.count_nonzero(~np.isnan(samples), axis=1)
+        least = self.min_samples or (self.lookback // self.step + 1) // 4
+        enough = there >= least
+        if not samples.shape[1] or np.count_nonzero(~np.isnan(samples[:, -1])) < self.min_members:
+            return _Judged(*np.full((4, len(samples)), np.nan))
+        by_ratio = self._is_by_ratio(samples)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = np.where(samples > 0, np.log(samples), np.nan) if by_ratio else samples
+        parts = median_polish(values, usual)
+        floor = _FLOOR if by_ratio else _FLOOR * median(np.abs(parts.common)[None])[0]
+        newest = parts.rest[:, -1]
+        means = rolling_mean(parts.rest, _SLOW)
+        quick_spread = _spread(np.where(usual, parts.rest, np.nan), floor, enough)
+        slow_spread = _spread(np.where(usual, means, np.nan), floor / 2, enough)
+        goes_on = newest * np.sign(means[:, -1]) >= _STILL * np.abs(means[:, -1])
+        slow = np.where(goes_on, means[:, -1], 0.0)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            quick_score, slow_score = newest / quick_spread, slow / slow_spread
+        score = np.where(np.abs(slow_score) > np.abs(quick_score), slow_score, quick_score)
+        known = enough & ~np.isnan(newest) & (quick_spread > 0) & ~is_tied(parts.rest)
+        expected = parts.common[-1] + parts.own
+        width = self.sensitivity * quick_spread
+        figures = [expected, expected - width, expected + width]
+        with np.errstate(over="ignore", invalid="ignore"):
+            figures = [np.exp(figure) for figure in figures] if by_ratio else figures
+        return _Judged(*(np.where(known, figure, np.nan) for figure in (score, *figures)))
+
+    def _is_by_ratio(self, samples: Floats) -> bool:
+        if self.scale is Scale.AUTO:
+            return bool(np.min(samples, where=~np.isnan(samples), initial=np.inf) > 0)
+        return self.scale is Scale.LOG
+
+    def _share(self, score: Floats) -> float:
+        """Return which share of a group deviates, to either side; NaN if too few can be judged."""
+        judged = int(np.count_nonzero(~np.isnan(score)))
+        if judged < self.min_members:
+            return np.nan
+        return float(np.count_nonzero(np.abs(score) >= self.sensitivity)) / judged
+
+    def _rates(self, judged: _Judged, samples: Floats) -> Floats:
+        """Return how bad each member is [n], where 1 is bad."""
+        sides = {
+            Direction.UP: judged.score,
+            Direction.DOWN: -judged.score,
+            Direction.BOTH: np.abs(judged.score),
+        }
+        rate = sides[self.direction] / self.sensitivity
+        if not self.min_dev or not samples.shape[1]:
+            return rate
+        with np.errstate(invalid="ignore"):
+            matters = np.abs(samples[:, -1] - judged.expected) >= self.min_dev
+        return np.where(matters | np.isnan(rate), rate, np.minimum(rate, 0.0))
+
+    def _details(
+        self, judged: _Judged, groups: Mapping[Labels, NDArray[np.intp]], shares: Floats, centres: Floats
+    ) -> dict[str, Floats]:
+        size, none = len(judged.score), np.full(len(groups), np.nan)
+        share, members = np.full(size, np.nan), np.full(size, np.nan)
+        for rows, part in zip(groups.values(), shares, strict=True):
+            share[rows], members[rows] = part, len(rows)
+        counts = np.array([len(rows) for rows in groups.values()], dtype=np.float64)
+        figures = {
+            "expected": np.concatenate([judged.expected, centres]),
+            "low": np.concatenate([judged.low, none]),
+            "high": np.concatenate([judged.high, none]),
+            "score": np.concatenate([judged.score, none]),
+            "share": np.concatenate([share, shares]),
+            "members": np.concatenate([members, counts]),
+        }
+        return {name: np.where(np.isfinite(column), column, np.nan) for name, column in figures.items()}
+
+
+def _samples(window: Window, now: float, step: float) -> Floats:
+    """Return the samples [n, m] with those that are no use left out; no column if the newest is too old."""
+    if not len(window.times) or now - window.times[-1] > 1.5 * step:
+        return np.empty((len(window), 0))
+    usable = window.present & (np.abs(window.values) < _ENORMOUS)
+    return np.where(usable, window.values, np.nan)
+
+
+def _spread(values: Floats, floor: float, enough: Bools) -> Floats:
+    """Return each member's spread [n], at least that of the group's usual member."""
+    own = spread(values, relative=0.0, least=floor)
+    usual = median(np.where(enough, own, np.nan)[None])[0]
+    wider: Floats = np.fmax(own, usual)
+    return wider

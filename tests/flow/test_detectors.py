@@ -1,0 +1,117 @@
+"""Detectors within the engine that `engine run` builds: alerts of alerts, of series that are gone, of groups."""
+
+from datetime import timedelta
+
+import numpy as np
+
+from engine.flow.build import Loaded, build
+from engine.load.rules import read_rules
+from engine.load.settings import read_settings
+from engine.model.labels import Labels
+from engine.model.series import Window
+from engine.store.memory import MemoryStore
+from tests.flow.play import T0, Play
+
+COMPOSITE = """
+groups:
+  - name: g
+    interval: 10s
+    rules:
+      - {alert: Latency, expr: latency > 5, for: 20s}
+      - {alert: NodeLost, expr: lost > 0}
+      - alert: A
+        expr: latency
+        detect: {composite: {when: Latency unless NodeLost, on: [cluster]}}
+"""
+
+
+def test_a_composite_follows_the_alerts_that_it_is_made_of():
+    play = Play(
+        COMPOSITE,
+        {'latency{cluster="a"}': "1x2 9x8 1x4", 'lost{cluster="a"}': "0x6 1x1 0x10"},
+    )
+    assert play.states(15) == ".....FFrrFFFrrr"
+
+
+def test_a_composite_is_told_apart_by_its_labels():
+    play = Play(
+        COMPOSITE, {'latency{cluster="a"}': "9x9", 'latency{cluster="b"}': "9x9", 'lost{cluster="b"}': "1x9"}
+    )
+    play.states(6)
+    assert [alert.labels["cluster"] for alert in play.engine.alerts() if alert.name == "A"] == ["a"]
+
+
+ABSENT = """
+groups:
+  - name: g
+    interval: 10s
+    rules:
+      - alert: A
+        expr: up
+        detect: {absent: {after: 20s, forget: 1m, lookback: 1m, step: 10s}}
+"""
+
+
+def test_a_series_that_is_gone_fires_until_it_is_forgotten_or_comes_back():
+    assert Play(ABSENT, {'up{i="1"}': "1x3 stale _x20", 'up{i="2"}': "1x30"}).states(12) == "......FFFFrr"
+    assert Play(ABSENT, {'up{i="1"}': "1x3 stale _x3 1x9"}).states(10) == "......FFrr"
+
+
+def test_it_fires_too_when_nothing_at_all_is_left_and_after_a_restart():
+    play = Play(ABSENT, {'up{i="1"}': "1x3 stale _x20"})
+    assert play.states(7) == "......F"
+    play.restart()
+    assert play.states(4) == "FFFr"
+
+
+OUTLIER = """
+groups:
+  - name: g
+    interval: 5m
+    rules:
+      - alert: A
+        expr: latency
+        detect: {outlier: {by: [cluster]}}
+        labels: {severity: "{{ if $labels.instance }}warning{{ else }}critical{{ end }}"}
+"""
+
+
+class Fleet:
+    """A source of twenty nodes, of which some are slow from noon on."""
+
+    def __init__(self, slow: int) -> None:
+        self.noise = np.random.default_rng(1).normal(0, 0.05, (20, 1000))
+        self.slow = slow
+
+    def range(self, expr, start, end, step):
+        index = np.arange((end - start) // step + 1) + round((start - T0) / timedelta(minutes=5)) + 300
+        logs = self.noise[:, index]
+        logs[: self.slow, index > 600] += 1.0
+        labels = [Labels(cluster="c", instance=f"n{node:02}") for node in range(20)]
+        return Window.of(labels, [(start + i * step).timestamp() for i in range(len(index))], np.exp(logs))
+
+    def instant(self, expr, at):
+        return self.range(expr, at, at, timedelta(minutes=5))
+
+
+def alerts_of(slow):
+    problems = []
+    settings = read_settings("e.yaml", b"route: {receiver: r}\nreceivers: [{name: r}]\n", problems)
+    groups = read_rules("r.yaml", OUTLIER.encode(), problems).groups
+    assert problems == []
+    engine = build(
+        Loaded(settings=settings, groups=groups, playbooks={}), source=Fleet(slow), store=MemoryStore()
+    )
+    found = []
+    for slot in range(296, 306):
+        engine.tick(groups[0].id, T0 + slot * timedelta(minutes=5))
+        found.append(sorted(str(alert.labels.without("alertname", "cluster")) for alert in engine.alerts()))
+    return found
+
+
+def test_a_slow_node_is_an_alert_of_its_own():
+    assert alerts_of(1) == [[]] * 5 + [['{instance="n00", severity="warning"}']] * 5
+
+
+def test_a_common_event_is_one_alert_and_not_one_for_each_node():
+    assert alerts_of(9) == [[]] * 5 + [['{severity="critical"}']] * 5
