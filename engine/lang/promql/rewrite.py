@@ -47,7 +47,7 @@ def over_presence(expr: str, window: Window) -> str:
 
 
 def over_time(expr: str, function: str, length: timedelta, resolution: timedelta) -> str:
-    """Return the expression whose value is `min`, `max` or `avg` of what `expr` was in the last `length`.
+    """Return the expression whose value is `min`, `max`, `avg` or `median` of what `expr` was in the last `length`.
 
     A bare selector is asked for all its samples; anything else is worked out every `resolution`. A scalar
     becomes a vector of one element. The metric's name goes, as it does with every function.
@@ -63,10 +63,11 @@ def over_time(expr: str, function: str, length: timedelta, resolution: timedelta
             f"{expr}\n",
         )  # newer PromQL than can be read here, perhaps with a comment at its end
     window = str(Duration.of(length))
+    call = "quantile_over_time(0.5, " if function == "median" else f"{function}_over_time("
     if isinstance(tree, pp.VectorSelector):
         text, shift = _selector(tree)
-        return f"{function}_over_time({text}[{window}]{shift})"
-    return f"{function}_over_time(({text})[{window}:{Duration.of(resolution)}])"
+        return f"{call}{text}[{window}]{shift})"
+    return f"{call}({text})[{window}:{Duration.of(resolution)}])"
 
 
 @lru_cache(maxsize=1024)
