@@ -85,7 +85,9 @@ class Detector(Protocol):
         ...
 
     over: ClassVar[str | None]
-    """What becomes of the samples between two points of the history: `min`, `max`, `avg` or `median`; None, the last counts.
+    """What becomes of the samples between two points of the history: `min`, `max`, `avg` or `median` of them.
+
+    None: the last one counts.
 
     Prometheus does it (`min_over_time`), so that an hour of samples is not sent for one figure.
     """

@@ -39,7 +39,9 @@ def source(values, every=15, end=AT, **labels):
     return EmbeddedSource(storage)
 
 
-@pytest.mark.parametrize(("over", "figure"), [("min", np.min), ("max", np.max), ("avg", np.mean), ("median", np.median)])
+@pytest.mark.parametrize(
+    ("over", "figure"), [("min", np.min), ("max", np.max), ("avg", np.mean), ("median", np.median)]
+)
 def test_each_point_is_the_figure_of_its_step(over, figure):
     values = np.random.default_rng(1).normal(size=44)
     window = fetch("m", Looks(over=over), source(values.tolist()), AT)
