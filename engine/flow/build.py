@@ -19,6 +19,7 @@ from engine.model.ports import Observer, RayApi, Source, Store, Writer
 from engine.model.rule import AlertingRule, RecordingRule, Rule, RuleGroup
 from engine.model.settings import RayCluster, Settings
 from engine.query.recorded import RecordedSource
+from engine.query.rolling import RollingSource
 
 T = TypeVar("T")
 
@@ -70,14 +71,18 @@ def build(
     observers: Sequence[Observer] = (),
     writer: Writer | None = None,
 ) -> Engine:
-    """Return an engine of what was loaded, with the state that the store remembers."""
+    """Return an engine of what was loaded, with the state that the store remembers.
+
+    What detectors look back at is kept from one evaluation to the next, and only its end asked of the source.
+    """
     settings = loaded.settings
     names = {
         rule.record for group in loaded.groups for rule in group.rules if isinstance(rule, RecordingRule)
     }
+    own = names | {"ALERTS", "ALERTS_FOR_STATE"}
     asked = [expr for group in loaded.groups for rule in group.rules for expr in _asked(rule)]
     if names or any("ALERTS" in expr for expr in asked):
-        source = RecordedSource(source, names | {"ALERTS", "ALERTS_FOR_STATE"})
+        source = RecordedSource(source, own)
     engine = Engine(
         settings=settings,
         groups=loaded.groups,
@@ -87,6 +92,7 @@ def build(
         clusters=Clusters(settings.ray.clusters, connect),
         observers=observers,
         writer=writer,
+        history=RollingSource(source, settings.prometheus.max_samples, growing=own),
     )
     engine.evidence.folder = Path(settings.evidence_dir) if settings.evidence_dir else None
     return engine

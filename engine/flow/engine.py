@@ -45,13 +45,20 @@ class Engine:
         clusters: Clusters,
         observers: Sequence[Observer] = (),
         writer: Writer | None = None,
+        history: Source | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
         self.source = source
         self.events = Events(store, observers)
         self.evaluator = Evaluator(
-            settings=settings, groups=groups, source=source, store=store, events=self.events, writer=writer
+            settings=settings,
+            groups=groups,
+            source=source,
+            store=store,
+            events=self.events,
+            writer=writer,
+            history=history,
         )
         self.groups = self.evaluator.groups
         self.status = self.evaluator.status

@@ -43,14 +43,15 @@ def evaluate(
     at: datetime,
     memory: Memory = NOTHING,
     *,
+    history: Source | None = None,
     passed: timedelta = timedelta(),
 ) -> Outcome:
     """Return the verdicts on a rule's series at an instant. QueryError or DetectError if there are none.
 
     `expr` is the rule's, or what stands for it; `memory` is what its detector noted at the evaluation before;
-    `passed` is as in `fetch`.
+    `history` is asked instead of `source` for what the detector looks back at; `passed` is as in `fetch`.
     """
-    signal = fetch(expr, rule.detect, source, at, passed=passed)
+    signal = fetch(expr, rule.detect, history or source, at, passed=passed)
     inputs = {name: source.instant(text, at) for name, text in rule.inputs.items()}
     try:
         verdicts = rule.detect.judge(signal, inputs, at, memory)

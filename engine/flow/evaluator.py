@@ -63,6 +63,7 @@ class _Round(NamedTuple):
     group: RuleGroup
     slot: datetime
     source: Source
+    history: Source  # for what detectors look back at
     late: bool
     changed: set[str]  # rules of which an alert has changed
 
@@ -84,9 +85,10 @@ class Evaluator:
         store: Store,
         events: Events,
         writer: Writer | None = None,
+        history: Source | None = None,
         lazy: bool = False,
     ) -> None:
-        """`lazy` leaves annotations to be filled in once somebody looks at them."""
+        """`lazy` leaves annotations to be filled in once somebody looks at them; `history` is as in `build`."""
         self.groups = {group.id: group for group in groups}
         self.rules = {
             rule.id: rule for group in groups for rule in group.rules if isinstance(rule, AlertingRule)
@@ -94,6 +96,7 @@ class Evaluator:
         self.status = {rule.id: RuleStatus() for group in groups for rule in group.rules}
         self._settings = settings
         self._source = source
+        self._history = history or source
         self._recorder = source if isinstance(source, Recorder) else None
         self._lazy = lazy
         self._store = store
@@ -118,7 +121,7 @@ class Evaluator:
     ) -> None:
         """Evaluate a group's rules, in order, for a slot. One rule's failure leaves its alerts as they are."""
         group = self.groups[group_id]
-        now = _Round(group, slot, source or self._source, late, set())
+        now = _Round(group, slot, source or self._source, source or self._history, late, set())
         points: list[Point] = []
         for rule in group.rules:
             watch = Stopwatch()
@@ -193,7 +196,13 @@ class Evaluator:
         if error := self._memories.unread.pop(rule.id, None):
             self._events.trouble(now.slot, "store", error, rule=rule.id)  # its detector begins anew
         outcome = evaluate(
-            rule, expr, now.source, now.at, self._memories.of(rule.id), passed=passed_at(now.group, now.slot)
+            rule,
+            expr,
+            now.source,
+            now.at,
+            self._memories.of(rule.id),
+            history=now.history,
+            passed=passed_at(now.group, now.slot),
         )
         self._memories.note(rule.id, outcome.verdicts.memory, now.at)
         around = Surroundings(

@@ -11,6 +11,7 @@ from engine.model.labels import Labels
 from engine.model.settings import PrometheusSettings
 from engine.query.embedded import EmbeddedSource
 from engine.query.prometheus import PrometheusSource
+from engine.query.rolling import RollingSource
 from tests.integration.remote_write import write
 from tests.unit.flow.test_fetch import Looks
 
@@ -48,3 +49,23 @@ def test_the_history_is_what_the_embedded_evaluator_makes_of_it(prometheus_serve
     order = [own.labels.index(labels) for labels in real.labels]
     np.testing.assert_array_equal(real.present, own.present[order])
     np.testing.assert_allclose(real.values, own.values[order], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "expr", ["m", "rate(m[2m])", "sum(m)", "max_over_time(m[5m:30s])", 'm{pid="3"}', "m > 0.5"]
+)
+def test_a_window_that_rolls_is_the_one_that_the_server_gives(prometheus_server, expr):
+    server = prometheus_server(config=OUT_OF_ORDER)
+    write(server.url, list(series(8)))
+    fresh = PrometheusSource(PrometheusSettings(url=server.url))
+    rolling = RollingSource(fresh, 50_000)
+    step, span = timedelta(seconds=30), timedelta(minutes=15)
+    for at in (AT - timedelta(minutes=10) + stride * step for stride in (0, 1, 2, 5, 6, 18, 19, 25)):
+        rolled, wanted = (source.range(expr, at - span, at, step) for source in (rolling, fresh))
+        assert sorted(rolled.labels, key=str) == sorted(wanted.labels, key=str)
+        order = [rolled.labels.index(labels) for labels in wanted.labels]
+        np.testing.assert_array_equal(rolled.times, wanted.times)
+        np.testing.assert_array_equal(rolled.present[order], wanted.present)
+        np.testing.assert_array_equal(rolled.values[order], wanted.values)
+        assert set(wanted.warnings) <= set(rolled.warnings)
+    fresh.close()
