@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from engine.errors import DetectError
 from engine.model.duration import Duration
-from engine.model.labels import Labels
+from engine.model.labels import METRIC_NAME, Labels
 from engine.model.series import Bools, Floats, Window
 from engine.model.verdict import NOTHING, Memory, Persist, Verdicts
 from engine.numeric.peers import median_polish, rolling_mean
@@ -31,6 +31,7 @@ _STILL = (
 )
 _FLOOR = 0.02  # of the level: nobody minds less
 _FORGIVEN = 16 * 3600.0  # seconds after which what is unlike its peers is thought to be so
+_APART = 0.99  # of a step: two medians of a step that are closer share samples
 _ENORMOUS = 1e150  # beyond it differences overflow
 
 
@@ -57,6 +58,26 @@ class _Judged(NamedTuple):
     expected: Floats
     low: Floats
     high: Floats
+
+
+class _Common(NamedTuple):
+    """What is thought of each group; fields are [g]."""
+
+    share: Floats  # that deviates
+    level: Floats  # of its usual member
+    members: Floats  # that are there
+
+
+class _Samples(NamedTuple):
+    """What there is to look at: `times[m]`, `values[n, m]`; NaN where there is no sample that is of use."""
+
+    times: Floats
+    values: Floats
+
+    @property
+    def newest(self) -> Floats:
+        """The newest samples [n]."""
+        return self.values[:, -1].copy()
 
 
 @detector("outlier")
@@ -127,41 +148,60 @@ class Outlier:
     def inputs(self) -> Mapping[str, str]:
         return {}
 
+    def inputs_of(self, expr: str) -> Mapping[str, str]:
+        """Return what asks for the step that ends now: those of the history end when its grid says so."""
+        from engine.lang.promql.rewrite import over_step  # noqa: PLC0415 - loaded only when needed
+
+        return {"now": over_step(expr, "median", self.step)}
+
     def judge(
         self, signal: Window, inputs: Mapping[str, Window], at: datetime, memory: Memory = NOTHING
     ) -> Verdicts:
         if (np.diff(signal.times) <= 0).any():
             raise DetectError("outlier: the times of the signal do not rise")
-        window, now = signal.until(at), at.timestamp()
-        groups = self._groups(window.labels)
-        labels = (*window.labels, *groups)
+        members, now = signal.labels, at.timestamp()
+        groups = self._groups(members)
+        labels = (*members, *groups)
         votes = Votes.recall(memory, labels, self.persist)
-        size = len(window)
-        usual = self._usual(window.times, votes.since[:size], now)
-        samples = _samples(window, now, self.step.total_seconds())
-        judged = _Judged(*np.full((4, size), np.nan))
-        shares, centres = np.full(len(groups), np.nan), np.full(len(groups), np.nan)
+        samples = self._samples(signal.until(at), inputs.get("now"), at)
+        usual = self._usual(samples.times, votes.since[: len(members)], now)
+        judged = _Judged(*np.full((4, len(members)), np.nan))
+        common = _Common(*np.full((3, len(groups)), np.nan))
+        known = np.zeros(len(members), dtype=np.bool_)
         for index, rows in enumerate(groups.values()):
-            found = self._judge_group(samples[rows], usual[rows])
+            found = self._judge_group(samples.values[rows], usual[rows])
             for column, figures in zip(judged, found, strict=True):
                 column[rows] = figures
-            shares[index], centres[index] = self._share(found.score), median(found.expected[None])[0]
-        rates = self._rates(judged, samples)
-        known = ~np.isnan(rates)
-        for rows, share in zip(groups.values(), shares, strict=True):
-            known[rows] &= not share > self.common
-        scores = np.concatenate([np.where(known, rates, np.nan), shares / self.common])
+            common.share[index] = share = self._share(found.score)
+            common.level[index] = median(found.expected[None])[0]
+            common.members[index] = np.count_nonzero(~np.isnan(samples.newest[rows]))
+            known[rows] = ~np.isnan(found.score) & ~(share > self.common)
+        rates = np.where(known, self._rates(judged, samples.newest), np.nan)
+        scores = np.concatenate([rates, common.share / self.common])
         votes = votes.take(scores, now, persist=self.persist, every=0.0, clear=self.clear)
         heard = ~np.isnan(scores)
-        newest = samples[:, -1] if samples.shape[1] else np.full(size, np.nan)
         return Verdicts(
             labels,
             votes.bad & heard,
             heard,
-            np.concatenate([newest, centres]),
-            self._details(judged, groups, shares, centres),
+            np.concatenate([samples.newest, common.level]),
+            _details(judged, common, groups),
             memory=Memory(labels, votes.columns(), at=now),
         )
+
+    def _samples(self, history: Window, newest: Window | None, at: datetime) -> _Samples:
+        """Return the history, then the step that ends now. Without that, the last of the history is taken for it."""
+        now, step = at.timestamp(), self.step.total_seconds()
+        values = np.where(history.present & (np.abs(history.values) < _ENORMOUS), history.values, np.nan)
+        if newest is not None:
+            earlier = history.times <= now - _APART * step
+            last = _aligned(newest.until(at), history.labels)
+            return _Samples(
+                np.append(history.times[earlier], now), np.column_stack([values[:, earlier], last])
+            )
+        if not len(history.times) or now - history.times[-1] > 1.5 * step:
+            return _Samples(np.array([now]), np.full((len(history), 1), np.nan))
+        return _Samples(history.times, values)
 
     def _groups(self, labels: tuple[Labels, ...]) -> dict[Labels, NDArray[np.intp]]:
         """Return the rows of each group of peers that is large enough, by the labels of the group."""
@@ -184,10 +224,9 @@ class Outlier:
 
     def _judge_group(self, samples: Floats, usual: Bools) -> _Judged:
         """Return what is thought of the members of one group: the last of `samples[n, m]` is the newest."""
-        there = np.count_nonzero(~np.isnan(samples), axis=1)
-        least = self.min_samples or (self.lookback // self.step + 1) // 4
-        enough = there >= least
-        if not samples.shape[1] or np.count_nonzero(~np.isnan(samples[:, -1])) < self.min_members:
+        there = ~np.isnan(samples)
+        enough = np.count_nonzero(there, axis=1) >= (self.min_samples or (self.lookback // self.step) // 4)
+        if np.count_nonzero(there[:, -1]) < self.min_members:
             return _Judged(*np.full((4, len(samples)), np.nan))
         by_ratio = self._is_by_ratio(samples)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -223,7 +262,7 @@ class Outlier:
             return np.nan
         return float(np.count_nonzero(np.abs(score) >= self.sensitivity)) / judged
 
-    def _rates(self, judged: _Judged, samples: Floats) -> Floats:
+    def _rates(self, judged: _Judged, newest: Floats) -> Floats:
         """Return how bad each member is [n], where 1 is bad."""
         sides = {
             Direction.UP: judged.score,
@@ -231,37 +270,18 @@ class Outlier:
             Direction.BOTH: np.abs(judged.score),
         }
         rate = sides[self.direction] / self.sensitivity
-        if not self.min_dev or not samples.shape[1]:
-            return rate
         with np.errstate(invalid="ignore"):
-            matters = np.abs(samples[:, -1] - judged.expected) >= self.min_dev
-        return np.where(matters | np.isnan(rate), rate, np.minimum(rate, 0.0))
-
-    def _details(
-        self, judged: _Judged, groups: Mapping[Labels, NDArray[np.intp]], shares: Floats, centres: Floats
-    ) -> dict[str, Floats]:
-        size, none = len(judged.score), np.full(len(groups), np.nan)
-        share, members = np.full(size, np.nan), np.full(size, np.nan)
-        for rows, part in zip(groups.values(), shares, strict=True):
-            share[rows], members[rows] = part, len(rows)
-        counts = np.array([len(rows) for rows in groups.values()], dtype=np.float64)
-        figures = {
-            "expected": np.concatenate([judged.expected, centres]),
-            "low": np.concatenate([judged.low, none]),
-            "high": np.concatenate([judged.high, none]),
-            "score": np.concatenate([judged.score, none]),
-            "share": np.concatenate([share, shares]),
-            "members": np.concatenate([members, counts]),
-        }
-        return {name: np.where(np.isfinite(column), column, np.nan) for name, column in figures.items()}
+            matters = ~(np.abs(newest - judged.expected) < self.min_dev)
+        return np.where(matters, rate, np.minimum(rate, 0.0))
 
 
-def _samples(window: Window, now: float, step: float) -> Floats:
-    """Return the samples [n, m] with those that are no use left out; no column if the newest is too old."""
-    if not len(window.times) or now - window.times[-1] > 1.5 * step:
-        return np.empty((len(window), 0))
-    usable = window.present & (np.abs(window.values) < _ENORMOUS)
-    return np.where(usable, window.values, np.nan)
+def _aligned(window: Window, labels: tuple[Labels, ...]) -> Floats:
+    """Return the window's newest values for `labels` [n], NaN where it has none that is of use."""
+    values = window.last()
+    found = {each.without(METRIC_NAME): row for row, each in enumerate(window.labels)}
+    rows = np.array([found.get(each.without(METRIC_NAME), -1) for each in labels], dtype=np.intp)
+    newest = np.where(rows >= 0, np.append(values, np.nan)[rows], np.nan)
+    return np.where(np.abs(newest) < _ENORMOUS, newest, np.nan)
 
 
 def _spread(values: Floats, floor: float, enough: Bools) -> Floats:
@@ -270,3 +290,22 @@ def _spread(values: Floats, floor: float, enough: Bools) -> Floats:
     usual = median(np.where(enough, own, np.nan)[None])[0]
     wider: Floats = np.fmax(own, usual)
     return wider
+
+
+def _details(
+    judged: _Judged, common: _Common, groups: Mapping[Labels, NDArray[np.intp]]
+) -> dict[str, Floats]:
+    """Return the figures of the members, then those of the groups."""
+    none = np.full(len(groups), np.nan)
+    share, members = np.full_like(judged.score, np.nan), np.full_like(judged.score, np.nan)
+    for index, rows in enumerate(groups.values()):
+        share[rows], members[rows] = common.share[index], common.members[index]
+    figures = {
+        "expected": np.concatenate([judged.expected, common.level]),
+        "low": np.concatenate([judged.low, none]),
+        "high": np.concatenate([judged.high, none]),
+        "score": np.concatenate([judged.score, none]),
+        "share": np.concatenate([share, common.share]),
+        "members": np.concatenate([members, common.members]),
+    }
+    return {name: np.where(np.isfinite(column), column, np.nan) for name, column in figures.items()}

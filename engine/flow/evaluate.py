@@ -9,19 +9,13 @@ from datetime import datetime, timedelta
 from engine.alert.tracker import Finding
 from engine.errors import DetectError, EngineError
 from engine.lang.promql import split_comparison
-from engine.lang.promql.rewrite import over_time
+from engine.lang.promql.rewrite import over_step
 from engine.model.alert import Alert, AlertState
 from engine.model.labels import METRIC_NAME, Labels
 from engine.model.ports import Detector, Source
 from engine.model.rule import Absence, AlertingRule
 from engine.model.series import Window
 from engine.model.verdict import NOTHING, Memory, Verdicts
-
-INSTANTS_A_STEP = 10
-"""At how many instants an expression is asked for one figure of a step."""
-
-FINEST = timedelta(seconds=1)
-"""No two of them are closer than this."""
 
 GONE_AFTER = timedelta(minutes=15)
 """How long an alert is kept whose series alone is gone: a node that left does not come back."""
@@ -140,8 +134,7 @@ def fetch(
     if not detect.lookback:
         return source.instant(expr, at)
     if detect.over is not None:
-        resolution = min(max(detect.step / INSTANTS_A_STEP, FINEST), detect.step)
-        expr = over_time(expr, detect.over, detect.step, resolution)
+        expr = over_step(expr, detect.over, detect.step)
     steps = detect.lookback // detect.step
     end = at - passed % detect.step
     return source.range(expr, end - steps * detect.step, end, detect.step)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -11,10 +11,11 @@ import numpy as np
 
 from engine.lang.promql import Storage
 from engine.model.duration import Duration
-from engine.model.labels import Labels
+from engine.model.labels import METRIC_NAME, Labels
 from engine.model.ports import Point
 from engine.model.series import Bools, Floats, Window
 from engine.model.testing import InputSeries, TestGroup
+from engine.numeric.robust import median
 from engine.query.ahead import AheadSource
 from engine.query.embedded import EmbeddedSource
 
@@ -133,6 +134,27 @@ def signal_window(series: Sequence[InputSeries], start: datetime, interval: time
         present[row, : len(one.values)] = one.present
     times = start.timestamp() + np.arange(length, dtype=np.float64) * interval.total_seconds()
     return Window(tuple(one.labels for one in series), times, values, present)
+
+
+_FIGURES: Mapping[str, Callable[[Floats], Floats]] = {
+    "min": lambda values: np.fmin.reduce(values, axis=-1),
+    "max": lambda values: np.fmax.reduce(values, axis=-1),
+    "avg": lambda values: np.nansum(values, axis=-1) / np.count_nonzero(~np.isnan(values), axis=-1),
+    "median": median,
+}
+
+
+def figure_window(window: Window, figure: str, step: timedelta) -> Window:
+    """Return what `over_step` makes of `input_signal`: at each sample the figure of those in the `step` before."""
+    every = window.times[1] - window.times[0] if len(window.times) > 1 else 60.0
+    count = max(1, round(step.total_seconds() / every))
+    values = np.where(window.present, window.values, np.nan)
+    padded = np.pad(values, ((0, 0), (count - 1, 0)), constant_values=np.nan)
+    runs = np.lib.stride_tricks.sliding_window_view(padded, count, axis=1)
+    with np.errstate(invalid="ignore"):  # 0 / 0 where there is no sample
+        found = _FIGURES[figure](runs)
+    labels = tuple(each.without(METRIC_NAME) for each in window.labels)
+    return Window(labels, window.times, found, ~np.isnan(found))
 
 
 def _sample(window: Window, times: Sequence[float]) -> Window:

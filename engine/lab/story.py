@@ -12,12 +12,21 @@ from engine.errors import ExpressionError
 from engine.flow.evaluator import Evaluator
 from engine.flow.events import Events
 from engine.flow.slots import interval_of
-from engine.lab.sources import Ground, RecordingStage, StageSource, embedded, signal_window
+from engine.lab.sources import (
+    Ground,
+    RecordingStage,
+    StageSource,
+    embedded,
+    figure_window,
+    signal_window,
+)
 from engine.lang.promql import selects
+from engine.lang.promql.rewrite import over_step
 from engine.model.alert import Alert
 from engine.model.duration import Duration
 from engine.model.playbook import Mode, Playbook, Run
 from engine.model.rule import AlertingRule, RecordingRule, RuleGroup
+from engine.model.series import Window
 from engine.model.settings import EngineAlerts, RayCluster, RemediationSettings, Settings
 from engine.model.testing import TestGroup
 from engine.query.ahead import AheadSource
@@ -212,9 +221,14 @@ def _stage(
     steps = {interval_of(group) for group in groups}
     steps |= {rule.detect.step for rule in rules if isinstance(rule, AlertingRule) and rule.detect.lookback}
     ahead = {step: AheadSource(ground, step, end, recorded) for step in sorted(steps) if step}
-    signals = {}
+    signals: dict[str, Window] = {}
     if test.input_signal:
         window = signal_window(test.input_signal, test.start, interval)
-        signals = {rule.expr: window for rule in rules if isinstance(rule, AlertingRule)}
+        for rule in rules:
+            if isinstance(rule, AlertingRule):
+                signals[rule.expr] = window
+            if isinstance(rule, AlertingRule) and (over := rule.detect.over) is not None:
+                step = rule.detect.step
+                signals[over_step(rule.expr, over, step)] = figure_window(window, over, step)
     kind = RecordingStage if reads_made(test, groups) else StageSource
     return kind(ground, ahead, signals)

@@ -60,10 +60,11 @@ def judged(it: Fleet, example: Outlier) -> Bools:
     alarms = np.zeros(medians.shape, dtype=np.bool_)
     memory = NOTHING
     for minute in range(DAY + SMOOTHED, medians.shape[1]):
-        columns = minute - step * np.arange(steps, -1, -1)
+        columns = step * (minute // step - np.arange(steps, -1, -1))  # one grid for all, as `engine run` asks
         columns = columns[columns >= SMOOTHED - 1]
         signal = Window.of(labels, START + 60.0 * columns, medians[:, columns])
-        verdicts = example.judge(signal, {}, instant_of(START + 60.0 * minute), memory)
+        now = {"now": Window.of(labels, [START + 60.0 * minute], medians[:, [minute]])}
+        verdicts = example.judge(signal, now, instant_of(START + 60.0 * minute), memory)
         memory = verdicts.memory
         alarms[:, minute] = verdicts.bad[: len(labels)]
     return alarms

@@ -3,10 +3,12 @@
 from datetime import timedelta
 
 import numpy as np
+import pytest
 
 from engine.flow.build import Loaded, build
+from engine.lab.tester import Bench, run_test
 from engine.load.rules import read_rules
-from engine.load.settings import read_settings
+from engine.load.settings import load_settings, read_settings
 from engine.model.labels import Labels
 from engine.model.series import Window
 from engine.store.memory import MemoryStore
@@ -115,3 +117,39 @@ def test_a_slow_node_is_an_alert_of_its_own():
 
 def test_a_common_event_is_one_alert_and_not_one_for_each_node():
     assert alerts_of(9) == [[]] * 5 + [['{severity="critical"}']] * 5
+
+
+def outlier_test(kind):
+    """A rule file whose test has ten nodes, of which one is slow from hour ten on."""
+    nodes = []
+    for node in range(10):
+        slow = ", {step: {at: 10h, by: 3}}" if node == 7 else ""
+        labels = f"cluster: c, instance: n{node}" if kind == "input_signal" else ""
+        key = f"labels: {{{labels}}}" if labels else f'series: \'latency{{cluster="c", instance="n{node}"}}\''
+        nodes.append(
+            f"      - {{{key}, generate: [{{constant: {5 + node}}}, {{noise: {{sd: 0.2, seed: {node}}}}}{slow}], until: 11h}}"
+        )
+    series = "\n".join(nodes)
+    return f"""{OUTLIER}
+tests:
+  - interval: 5m
+    {kind}:
+{series}
+    never: [{{alertname: A, labels: {{instance: n6}}}}]
+    timeline: [{{alertname: A, labels: {{instance: n7}}, firing: [10h..]}}]
+"""
+
+
+@pytest.mark.parametrize("kind", ["input_signal", "input_series"])
+def test_a_rule_about_peers_is_tested_like_any_other(kind):
+    problems = []
+    (file,) = read_rules("r.yaml", outlier_test(kind).encode(), problems).tests
+    assert problems == []
+    bench = Bench(
+        groups=file.groups,
+        settings=load_settings(None),
+        playbooks={},
+        interval=timedelta(minutes=5),
+        own_intervals=True,
+    )
+    assert run_test(file.tests[0], bench).failures == ()

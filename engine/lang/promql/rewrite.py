@@ -70,6 +70,18 @@ def over_time(expr: str, function: str, length: timedelta, resolution: timedelta
     return f"{call}({text})[{window}:{Duration.of(resolution)}])"
 
 
+INSTANTS_A_STEP = 10
+"""At how many instants an expression is asked for one figure of a step."""
+
+FINEST = timedelta(seconds=1)
+"""No two of them are closer than this."""
+
+
+def over_step(expr: str, function: str, step: timedelta) -> str:
+    """Return the expression whose value is the figure of the `step` that ends at the instant, as `over_time`."""
+    return over_time(expr, function, step, min(max(step / INSTANTS_A_STEP, FINEST), step))
+
+
 @lru_cache(maxsize=1024)
 def over_range(expr: str, length: str) -> str:
     """Return the expression with the range of each range selector replaced by `length`, as `1h`.
