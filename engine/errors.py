@@ -14,6 +14,7 @@
     + ActionTimeout
   x ClusterError           Ray's HTTP API gave no useful answer
   x StoreError
+  x AsideError             a calculation in a process of its own failed, died or took too long
 
 A refusal by a guardrail, a muted alert and too little history are not errors;
 they are answers, and have types in `engine.model`.
@@ -129,3 +130,7 @@ class ClusterError(EngineError):
 
 class StoreError(EngineError):
     """State could not be read or written."""
+
+
+class AsideError(EngineError):
+    """A calculation in a process of its own failed, died or took too long."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from engine.clients.aside import Aside
 from engine.clients.ray import RayClient
 from engine.errors import LoadError, Problem
 from engine.flow.clusters import Clusters
@@ -70,10 +71,12 @@ def build(
     store: Store,
     observers: Sequence[Observer] = (),
     writer: Writer | None = None,
+    aside: Aside | None = None,
 ) -> Engine:
     """Return an engine of what was loaded, with the state that the store remembers.
 
     What detectors look back at is kept from one evaluation to the next, and only its end asked of the source.
+    Models are fitted `aside`; without it at once, in the middle of an evaluation.
     """
     settings = loaded.settings
     names = {
@@ -92,6 +95,7 @@ def build(
         clusters=Clusters(settings.ray.clusters, connect),
         observers=observers,
         writer=writer,
+        aside=aside,
         history=RollingSource(source, settings.prometheus.max_samples, growing=own),
     )
     engine.evidence.folder = Path(settings.evidence_dir) if settings.evidence_dir else None

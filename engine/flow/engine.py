@@ -15,6 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from engine.clients.aside import Aside
 from engine.errors import StoreError
 from engine.flow.clusters import Clusters
 from engine.flow.dispatch import Dispatcher
@@ -46,6 +47,7 @@ class Engine:
         observers: Sequence[Observer] = (),
         writer: Writer | None = None,
         history: Source | None = None,
+        aside: Aside | None = None,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -59,6 +61,7 @@ class Engine:
             events=self.events,
             writer=writer,
             history=history,
+            aside=aside,
         )
         self.groups = self.evaluator.groups
         self.status = self.evaluator.status

@@ -119,9 +119,15 @@ def _unknown(alert: Alert) -> Finding:
 
 
 def fetch(
-    expr: str, detect: Detector, source: Source, at: datetime, *, passed: timedelta = timedelta()
+    expr: str,
+    detect: Detector,
+    source: Source,
+    at: datetime,
+    *,
+    passed: timedelta = timedelta(),
+    lookback: timedelta | None = None,
 ) -> Window:
-    """Return what a detector looks at: the newest value, or `lookback` on a grid.
+    """Return what a detector looks at: the newest value, or `lookback` (without it the detector's) on a grid.
 
     The grid ends at `at` if `passed`, the time since the first of all slots, is a whole number of steps, as it
     always is where the group's interval is. Otherwise it ends up to a step earlier, at a multiple of steps
@@ -135,6 +141,6 @@ def fetch(
         return source.instant(expr, at)
     if detect.over is not None:
         expr = over_step(expr, detect.over, detect.step)
-    steps = detect.lookback // detect.step
+    steps = (detect.lookback if lookback is None else lookback) // detect.step
     end = at - passed % detect.step
     return source.range(expr, end - steps * detect.step, end, detect.step)

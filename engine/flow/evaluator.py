@@ -15,13 +15,15 @@ from typing import NamedTuple
 
 from engine.alert.render import Surroundings, findings
 from engine.alert.tracker import Finding, Tracker
+from engine.clients.aside import Aside
 from engine.clock import Stopwatch
 from engine.errors import DetectError, EngineError, QueryError, StoreError
 from engine.flow.budgets import Budgets
-from engine.flow.evaluate import evaluate, unseen
+from engine.flow.evaluate import evaluate, fetch, unseen
 from engine.flow.events import Events
 from engine.flow.memories import Memories
 from engine.flow.presence import Presence
+from engine.flow.refits import Refits
 from engine.flow.series import SeriesBook, alert_series, recorded
 from engine.flow.slots import interval_of, passed_at
 from engine.flow.watch import RuleWatch
@@ -86,9 +88,13 @@ class Evaluator:
         events: Events,
         writer: Writer | None = None,
         history: Source | None = None,
+        aside: Aside | None = None,
         lazy: bool = False,
     ) -> None:
-        """`lazy` leaves annotations to be filled in once somebody looks at them; `history` is as in `build`."""
+        """`lazy` leaves annotations to be filled in once somebody looks at them; `history` is as in `build`.
+
+        Models are fitted `aside`; without it at once, in the middle of an evaluation.
+        """
         self.groups = {group.id: group for group in groups}
         self.rules = {
             rule.id: rule for group in groups for rule in group.rules if isinstance(rule, AlertingRule)
@@ -110,6 +116,7 @@ class Evaluator:
             self.status.setdefault(id_, RuleStatus()).alerts = tuple(tracker.alerts)
         known = [*self.rules, *self._watch.trackers]
         self._memories = Memories(self.rules, store)
+        self._refits = Refits(self._memories, events, aside)
         self._budgets = Budgets(self.rules, store)
         # Rules that went while the engine did not run: what they had firing is told as resolved.
         self.orphans = [alert for alert in store.forget_alerts_except(known) if alert.firing]
@@ -195,16 +202,16 @@ class Evaluator:
         expr = self._presence.expr_of(rule.expr, rule.staleness, now.at)
         if error := self._memories.unread.pop(rule.id, None):
             self._events.trouble(now.slot, "store", error, rule=rule.id)  # its detector begins anew
-        outcome = evaluate(
-            rule,
-            expr,
-            now.source,
-            now.at,
-            self._memories.of(rule.id),
-            history=now.history,
-            passed=passed_at(now.group, now.slot),
-        )
+        self._refits.take(rule, now.at)
+        passed, memory = passed_at(now.group, now.slot), self._memories.of(rule.id)
+        outcome = evaluate(rule, expr, now.source, now.at, memory, history=now.history, passed=passed)
         self._memories.note(rule.id, outcome.verdicts.memory, now.at)
+        if not now.late:
+            self._refits.ask(
+                rule,
+                now.at,
+                lambda length: fetch(expr, rule.detect, now.source, now.at, passed=passed, lookback=length),
+            )
         around = Surroundings(
             external_labels=self._settings.external_labels,
             external_url=self._settings.external_url,

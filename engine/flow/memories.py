@@ -50,6 +50,14 @@ class Memories:
         noted = _together(self.of(rule_id), memory, at.timestamp())
         self._memories[rule_id] = replace(noted, kind=self._kinds.get(rule_id, ""))
 
+    def add(self, rule_id: str, fitted: Memory) -> None:
+        """Let what was fitted beside the evaluations replace what is known of it, for the series that are known."""
+        memory = self.of(rule_id)
+        columns = {name: _replaced(memory, fitted, name, column) for name, column in fitted.columns.items()}
+        self._memories[rule_id] = replace(
+            memory, columns={**memory.columns, **columns}, shared={**memory.shared, **fitted.shared}
+        )
+
     def due(self, rule_ids: Iterable[str], at: datetime, changed: Collection[str]) -> dict[str, Memory]:
         """Return the memories to be saved now; `changed` are the rules of which an alert has changed."""
         found = {}
@@ -109,6 +117,15 @@ def _rows(old: Memory, name: str, rows: list[int], like: Floats) -> Floats:
     if column is None or column.shape[1:] != like.shape[1:]:
         return np.full((len(rows), *like.shape[1:]), np.nan)
     return column[rows]
+
+
+def _replaced(memory: Memory, fitted: Memory, name: str, column: Floats) -> Floats:
+    """Return a fitted column for the series of a memory; those that were not fitted keep what they have."""
+    rows = {labels: row for row, labels in enumerate(fitted.labels)}
+    places = np.array([rows.get(labels, -1) for labels in memory.labels], dtype=np.intp)
+    found = _rows(memory, name, list(range(len(memory))), column)
+    found[places >= 0] = column[places[places >= 0]]
+    return found
 
 
 def _size(memory: Memory) -> int:

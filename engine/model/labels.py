@@ -31,6 +31,9 @@ class Labels(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._pairs)
 
+    def __reduce__(self) -> tuple[type[Labels], tuple[dict[str, str]]]:
+        return Labels, (self._pairs,)  # without the hash: another process has another one
+
     @cached_property
     def _hash(self) -> int:
         return hash(tuple(self._pairs.items()))

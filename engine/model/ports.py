@@ -121,6 +121,32 @@ class Dependent(Protocol):
         ...
 
 
+@runtime_checkable
+class Fitter(Protocol):
+    """A detector with a model that takes longer to fit than an evaluation may.
+
+    The flow has it fitted beside the evaluations and hands what came of it to `judge` with the memory.
+    """
+
+    @property
+    def history(self) -> Duration:
+        """How much history of the signal a fit needs, at the detector's `step`."""
+        ...
+
+    @property
+    def refit(self) -> Duration:
+        """How long after a fit the next one is due."""
+        ...
+
+    def fit(self, signal: Window, at: datetime) -> Memory:
+        """Return what the model learned, as columns of the memory that `judge` is given from then on.
+
+        Called in another process: as pure as `judge`, and the detector can be pickled. `judge` hands the columns
+        on in its own memory; of series that it has not seen yet nothing is kept.
+        """
+        ...
+
+
 class RayApi(Protocol):
     """Ray's HTTP APIs of one cluster. Raises ClusterError."""
 

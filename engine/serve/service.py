@@ -10,6 +10,7 @@ from pathlib import Path
 
 import structlog
 
+from engine.clients.aside import Aside
 from engine.clients.write_queue import FanOut
 from engine.clock import Stopwatch, SystemClock
 from engine.errors import EngineError, LoadError, Problem
@@ -48,6 +49,7 @@ class Service:
         self._lost = ""  # what is wrong with the place of the state, if anything
         self._store: SqlStore | None = None
         self._source: PrometheusSource | None = None
+        self._aside: Aside | None = None
         self._engine: Engine | None = None
         self._scheduler: Scheduler | None = None
         self._probes = Probes(self._present)
@@ -118,7 +120,7 @@ class Service:
 
     def _replace(self, loaded: Loaded) -> None:
         """Stop the present engine and begin another, or go on with the present one if that cannot begin."""
-        before, source = self._present(), self._source
+        before, source, aside = self._present(), self._source, self._aside
         assert self._scheduler is not None
         self._scheduler.stop()
         try:
@@ -131,6 +133,8 @@ class Service:
             raise EngineError(f"the new settings do not work: {type(error).__name__}: {error}") from error
         if source is not None:
             source.close()
+        if aside is not None:
+            aside.close()
 
     def _begin(self, loaded: Loaded, held: Sequence[Alert] = ()) -> None:
         assert self._store is not None
@@ -138,11 +142,19 @@ class Service:
         if self._loaded is None or self._loaded.settings.remote_write != loaded.settings.remote_write:
             self._written = FanOut.of(loaded.settings.remote_write, self._metrics.count_written)
         writer = self._written if self._written.queues else None
-        engine = build(loaded, source=source, store=self._store, observers=self._observers, writer=writer)
+        aside = Aside()
+        engine = build(
+            loaded,
+            source=source,
+            store=self._store,
+            observers=self._observers,
+            writer=writer,
+            aside=aside,
+        )
         engine.dispatcher.carry(held, self._clock.now())
         self._probes.set(loaded.settings.ray.clusters)
         self._drive(engine)
-        self._source, self._loaded = source, loaded
+        self._source, self._aside, self._loaded = source, aside, loaded
         for receiver in loaded.settings.routing.receivers.values():
             for word, notifier in receiver.integrations:
                 token_file = getattr(notifier, "token_file", None)
@@ -193,6 +205,8 @@ class Service:
         self._http.stop()
         if self._source is not None:
             self._source.close()
+        if self._aside is not None:
+            self._aside.close()
         if self._store is not None:
             self._store.close()
         _log.info("stopped")

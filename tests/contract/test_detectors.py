@@ -20,6 +20,7 @@ from engine.detect.forecast import Direction, Forecast
 from engine.detect.outlier import Outlier, Scale
 from engine.detect.present import Present
 from engine.detect.rate_of_change import RateOfChange
+from engine.detect.seasonal import Seasonal
 from engine.detect.stale import Stale
 from engine.errors import DetectError
 from engine.model.duration import Duration
@@ -53,6 +54,10 @@ EXAMPLES = {
     "rate of change": RateOfChange(per_hour=0.1),
     "rate of change of the level": RateOfChange(relative=0.1, lookback=Duration(minutes=10)),
     "absent": Absent(),
+    "seasonal": Seasonal(),
+    "seasonal in summer time": Seasonal(
+        seasons=(Duration(hours=1),), step=Duration(minutes=1), timezone="Europe/Berlin", min_rel_dev=0.1
+    ),
     "stale": Stale(),
     "burn rate": BurnRate(objective=0.99),
     "composite": Composite(when="A unless B", on=("instance",)),

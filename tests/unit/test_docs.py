@@ -386,6 +386,7 @@ RECORDS = [
 OTHERWISE = {
     "forecast": {"urgent": "{horizon: horizon / 4, probability: 0.5}"},
     "burn_rate": {"windows": "three pairs"},
+    "seasonal": {"seasons": "[1d, 1w]"},
 }
 PLUGINS = [
     Documented(page, f"`{name}`", registry.get(name), OTHERWISE.get(name, {}))
