@@ -6,15 +6,21 @@ that fails becomes text in its place; two results that end with the same labels 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 from engine.alert.tracker import Finding
-from engine.errors import DetectError
-from engine.lang.template import expand
-from engine.model.labels import ALERT_NAME, METRIC_NAME, Labels
+from engine.errors import DetectError, TemplateError
+from engine.lang.template import expand, variables
+from engine.model.labels import ALERT_NAME, Labels
 from engine.model.rule import AlertingRule
 from engine.model.verdict import Verdicts
+
+_ELSEWHERE = re.compile(r"\b(query|now)\b")  # functions that look elsewhere than at the labels
+_NOTHING: Mapping[str, Any] = {}
 
 Query = Callable[[str], list[tuple[Labels, float]]]
 
@@ -67,30 +73,67 @@ def findings(rule: AlertingRule, verdicts: Verdicts, around: Surroundings) -> li
 
 
 def _findings(rule: AlertingRule, verdicts: Verdicts, around: Surroundings) -> Iterator[Finding]:
-    for index, result in enumerate(verdicts.labels):
-        bad = bool(verdicts.bad[index]) if verdicts.known[index] else None
-        value, details = float(verdicts.values[index]), verdicts.details_of(index)
-        data = {
-            "labels": result,
-            "value": value,
-            "detect": details,
-            "externalLabels": around.external_labels,
-            "externalURL": around.external_url,
-        }
+    plain = all(_is_of_labels(text) for text in rule.labels.values())
+    own = tuple(rule.labels.items())
+    values, bads, knowns = verdicts.values.tolist(), verdicts.bad.tolist(), verdicts.known.tolist()
+    for index, (result, value, bad, known) in enumerate(
+        zip(verdicts.labels, values, bads, knowns, strict=True)
+    ):
+        if plain and not (bad and known):  # of ten thousand series nearly all are fine
+            yield Finding(
+                labels=_named(rule.alert, own, result),
+                signal=result.unnamed,
+                bad=False if known else None,
+                value=value,
+                details=_NOTHING,
+                annotations=_NOTHING,
+            )
+        else:
+            yield _finding(rule, verdicts, index, around)
 
-        def fill(text: str, data: Mapping[str, object] = data) -> str:
-            return expand(text, data, query=around.query, now=around.now)
 
-        labels = alert_labels(rule, result, fill)
-        annotations = _annotations(rule, fill, around) if bad else {}
-        yield Finding(
-            labels=labels,
-            signal=result.without(METRIC_NAME),
-            bad=bad,
-            value=value,
-            details=details,
-            annotations=annotations,
-        )
+def _finding(rule: AlertingRule, verdicts: Verdicts, index: int, around: Surroundings) -> Finding:
+    """Return the finding on one series with all its texts."""
+    bad = bool(verdicts.bad[index]) if verdicts.known[index] else None
+    result, value, details = verdicts.labels[index], float(verdicts.values[index]), verdicts.details_of(index)
+    data = {
+        "labels": result,
+        "value": value,
+        "detect": details,
+        "externalLabels": around.external_labels,
+        "externalURL": around.external_url,
+    }
+
+    def fill(text: str) -> str:
+        return expand(text, data, query=around.query, now=around.now)
+
+    return Finding(
+        labels=alert_labels(rule, result, fill),
+        signal=result.unnamed,
+        bad=bad,
+        value=value,
+        details=details,
+        annotations=_annotations(rule, fill, around) if bad else {},
+    )
+
+
+@lru_cache(1 << 12)
+def _is_of_labels(text: str) -> bool:
+    """Tell whether what a template gives follows from the series' labels alone."""
+    if "{{" not in text:
+        return True
+    try:
+        read = variables(text)
+    except TemplateError:
+        return False
+    return all(path[:1] == ("labels",) for path in read) and not _ELSEWHERE.search(text)
+
+
+@lru_cache(1 << 16)
+def _named(alert: str, own: tuple[tuple[str, str], ...], result: Labels) -> Labels:
+    """Return the alert's identity where it follows from the series' labels alone: the same at each evaluation."""
+    texts = {name: expand(text, {"labels": result}) for name, text in own}
+    return result.unnamed.updated(texts).updated({ALERT_NAME: alert})
 
 
 def _annotations(rule: AlertingRule, fill: Callable[[str], str], around: Surroundings) -> Mapping[str, str]:
@@ -103,4 +146,4 @@ def _annotations(rule: AlertingRule, fill: Callable[[str], str], around: Surroun
 def alert_labels(rule: AlertingRule, result: Labels, fill: Callable[[str], str]) -> Labels:
     """Return the alert's identity: the result's labels, the rule's over them, `alertname` over all."""
     own = {name: fill(text) for name, text in rule.labels.items()}
-    return result.without(METRIC_NAME).updated(own).updated({ALERT_NAME: rule.alert})
+    return result.unnamed.updated(own).updated({ALERT_NAME: rule.alert})

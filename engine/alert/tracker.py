@@ -27,7 +27,10 @@ REMEMBER_RESOLVED = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One verdict with everything that an alert made of it needs. `bad` None: too little to say."""
+    """One verdict with everything that an alert made of it needs. `bad` None: too little to say.
+
+    Details and annotations are those of a bad one; others may have none.
+    """
 
     labels: Labels
     signal: Labels

@@ -11,7 +11,7 @@ from engine.errors import DetectError, EngineError
 from engine.lang.promql import split_comparison
 from engine.lang.promql.rewrite import over_step
 from engine.model.alert import Alert, AlertState
-from engine.model.labels import METRIC_NAME, Labels
+from engine.model.labels import Labels
 from engine.model.ports import Detector, Source
 from engine.model.rule import Absence, AlertingRule
 from engine.model.series import Window
@@ -71,7 +71,7 @@ def unseen(
     A threshold rule's result says nothing of series below the threshold. So where alerts are to be kept without
     data, and when it is time to `probe`, the compared vector itself is asked for.
     """
-    seen = {labels.without(METRIC_NAME) for labels in outcome.verdicts.labels}
+    seen = {labels.unnamed for labels in outcome.verdicts.labels}
     history = bool(rule.detect.lookback)
     keeps = rule.on_no_data in (Absence.KEEP, Absence.ALERT) or (rule.on_no_data is None and history)
     missing = [
@@ -104,7 +104,7 @@ def _compared(expr: str, source: Source, at: datetime) -> set[Labels] | None:
         return None
     if comparison is None:
         return None
-    return {labels.without(METRIC_NAME) for labels in source.instant(comparison.signal, at).labels}
+    return {labels.unnamed for labels in source.instant(comparison.signal, at).labels}
 
 
 def _unknown(alert: Alert) -> Finding:

@@ -54,6 +54,11 @@ class Labels(Mapping[str, str]):
         name = self.get(METRIC_NAME, "")
         return f"{name}{{{inner}}}" if inner or not name else name
 
+    @cached_property
+    def unnamed(self) -> Labels:
+        """These labels less the metric's name: what tells the series of a result apart."""
+        return self.without(METRIC_NAME)
+
     def without(self, *names: str) -> Labels:
         """Return these labels less the named ones."""
         if not any(name in self._pairs for name in names):
