@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.model.labels import Labels
 from engine.model.series import Bools, Floats
@@ -43,10 +45,16 @@ class Memory:
         if self.labels == labels:
             found[:] = column
             return found
-        places = {each: row for row, each in enumerate(self.labels)}
-        rows = np.array([places.get(each, -1) for each in labels], dtype=np.intp)
+        rows = _places(self.labels, labels)
         found[rows >= 0] = column[rows[rows >= 0]]
         return found
+
+
+@lru_cache(8)
+def _places(known: tuple[Labels, ...], wanted: tuple[Labels, ...]) -> NDArray[np.intp]:
+    """Return where each of `wanted` is among `known`, -1 where it is not: the same for all columns of a memory."""
+    places = {each: row for row, each in enumerate(known)}
+    return np.array([places.get(each, -1) for each in wanted], dtype=np.intp)
 
 
 NOTHING = Memory()

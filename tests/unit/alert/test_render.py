@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -154,3 +155,29 @@ def test_each_result_is_rendered_with_its_own_value() -> None:
     rule = a_rule(annotations={"summary": "{{ $labels.room }}={{ $value }}"})
     found = findings(rule, verdicts(Labels(room="a"), Labels(room="b")), Surroundings())
     assert [finding.annotations["summary"] for finding in found] == ["a=60", "b=61"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "page", "", "{{ $labels.room }}", "{{ .Labels.sensor }}", "{{ $value }}", "{{ $detect.eta }}", "{{ $externalURL }}",
+        "{{ query `up` | first | value }}", "{{ now }}", "{{ range $name, $text := $labels }}{{ $name }}{{ end }}",
+        "{{ . }}", "{{ with . }}{{ .Value }}{{ end }}", "{{ $labels.room | humanize }}", "{{ if }}", "{{ $externalLabels.site }}",
+    ],
+)  # fmt: skip
+def test_an_alert_has_the_same_labels_whatever_the_verdict(text: str) -> None:
+    rule = a_rule({"own": text})
+    for round_ in range(3):  # figures change; what was found before must not stay
+        around = Surroundings(
+            external_labels={"site": str(round_)},
+            external_url=f"http://{round_}",
+            query=lambda expr, value=round_: [(Labels(), float(value))],
+            now=1000.0 * round_,
+        )
+        results = [Labels(room="a", sensor="1"), Labels(room="b")]
+        made = [
+            replace(verdicts(*results, eta=[float(round_)] * 2, bad=bad), values=np.full(2, float(round_)))
+            for bad in (True, False)
+        ]
+        bad, good = ([finding.labels for finding in findings(rule, each, around)] for each in made)
+        assert bad == good
