@@ -13,13 +13,13 @@ from functools import lru_cache
 from typing import Any
 
 from engine.alert.tracker import Finding
-from engine.errors import DetectError, TemplateError
-from engine.lang.template import expand, variables
+from engine.errors import DetectError
+from engine.lang.template import expand
 from engine.model.labels import ALERT_NAME, Labels
 from engine.model.rule import AlertingRule
 from engine.model.verdict import Verdicts
 
-_ELSEWHERE = re.compile(r"\b(query|now)\b")  # functions that look elsewhere than at the labels
+_LABEL = re.compile(r"\{\{\s*(?:\$labels|\.Labels)\.[A-Za-z_]\w*\s*\}\}", re.ASCII)
 _NOTHING: Mapping[str, Any] = {}
 
 Query = Callable[[str], list[tuple[Labels, float]]]
@@ -89,11 +89,14 @@ def _findings(rule: AlertingRule, verdicts: Verdicts, around: Surroundings) -> I
                 annotations=_NOTHING,
             )
         else:
-            yield _finding(rule, verdicts, index, around)
+            labels = _named(rule.alert, own, result) if plain else None
+            yield _finding(rule, verdicts, index, around, labels)
 
 
-def _finding(rule: AlertingRule, verdicts: Verdicts, index: int, around: Surroundings) -> Finding:
-    """Return the finding on one series with all its texts."""
+def _finding(
+    rule: AlertingRule, verdicts: Verdicts, index: int, around: Surroundings, labels: Labels | None
+) -> Finding:
+    """Return the finding on one series with all its texts; also its labels, if they are not known."""
     bad = bool(verdicts.bad[index]) if verdicts.known[index] else None
     result, value, details = verdicts.labels[index], float(verdicts.values[index]), verdicts.details_of(index)
     data = {
@@ -108,7 +111,7 @@ def _finding(rule: AlertingRule, verdicts: Verdicts, index: int, around: Surroun
         return expand(text, data, query=around.query, now=around.now)
 
     return Finding(
-        labels=alert_labels(rule, result, fill),
+        labels=labels or alert_labels(rule, result, fill),
         signal=result.unnamed,
         bad=bad,
         value=value,
@@ -119,14 +122,8 @@ def _finding(rule: AlertingRule, verdicts: Verdicts, index: int, around: Surroun
 
 @lru_cache(1 << 12)
 def _is_of_labels(text: str) -> bool:
-    """Tell whether what a template gives follows from the series' labels alone."""
-    if "{{" not in text:
-        return True
-    try:
-        read = variables(text)
-    except TemplateError:
-        return False
-    return all(path[:1] == ("labels",) for path in read) and not _ELSEWHERE.search(text)
+    """Tell whether what a template gives plainly follows from the series' labels alone."""
+    return "{{" not in _LABEL.sub("", text)
 
 
 @lru_cache(1 << 16)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from engine.errors import LoadError, Problem
+from engine.errors import ExpressionError, LoadError, Problem
+from engine.lang.promql.counters import bare_counter
 from engine.load.decode import compose
 from engine.load.files import find_files, read_file
 from engine.load.nodes import MappingNode
@@ -15,8 +17,10 @@ from engine.load.playbooks import read_playbook
 from engine.load.rules import read_rules
 from engine.load.settings import alerts_missing, cross_check, load_settings
 from engine.model.playbook import Playbook
+from engine.model.ports import Detector, Rewriter
 from engine.model.rule import AlertingRule, RuleGroup
 from engine.model.settings import Settings
+from engine.registry import detector
 
 
 class FileKind(StrEnum):
@@ -34,9 +38,10 @@ _SETTINGS_KEYS = frozenset(
 
 @dataclass(slots=True)
 class Checked:
-    """What was found in the files, good and bad."""
+    """What was found in the files, good and bad. Advice is on what is valid, and hardly ever meant."""
 
     problems: list[Problem] = field(default_factory=list)
+    advice: list[Problem] = field(default_factory=list)
     files: dict[str, FileKind] = field(default_factory=dict)
     groups: list[RuleGroup] = field(default_factory=list)
     playbooks: dict[str, Playbook] = field(default_factory=dict)
@@ -52,6 +57,7 @@ def check_files(paths: Iterable[str], *, settings: Settings | None = None) -> Ch
             _check(path, content, checked)
     if not checked.problems:
         checked.problems += _together(checked, settings)
+        checked.advice += _counters(checked.groups)
     checked.problems = sorted(set(checked.problems))
     return checked
 
@@ -102,3 +108,23 @@ def _unknown_playbooks(groups: Iterable[RuleGroup], playbooks: Mapping[str, Play
                 yield Problem(
                     *rule.origin, f"{rule.name}: no playbook is called {wanted.playbook!r}; known: {known}"
                 )
+
+
+def _counters(groups: Iterable[RuleGroup]) -> Iterable[Problem]:
+    """Return advice on rules whose detector looks at the level of a counter, which says how old its process is."""
+    for group in groups:
+        for rule in group.rules:
+            if not isinstance(rule, AlertingRule) or not _judges_levels(rule.detect):
+                continue
+            with suppress(ExpressionError):  # what only a server can read
+                if metric := bare_counter(rule.expr):
+                    message = (
+                        f"{rule.name}: {metric} looks like a counter, which falls to 0 when its process restarts; "
+                        f"rate({metric}[5m]) repairs that and is what happens now"
+                    )
+                    yield Problem(*rule.origin, message)
+
+
+def _judges_levels(detect: Detector) -> bool:
+    whether_it_moves = detector.name_of(detect) in ("absent", "stale")
+    return bool(detect.lookback) and not whether_it_moves and not isinstance(detect, Rewriter)

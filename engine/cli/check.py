@@ -23,7 +23,7 @@ from engine.load.settings import load_settings
 def command(paths: tuple[str, ...], config: str | None) -> None:
     """Check rule files, test files, playbooks and settings (default: rules and playbooks).
 
-    Prints every problem as file:line:column. Exit code: 0 nothing found, 1 something found.
+    Prints every problem as file:line:column. Exit code: 0 nothing found, or advice only; 1 something found.
     """
     settings = load_settings(config) if config else None
     usual = [name for name in ("rules", "playbooks") if Path(name).is_dir()]
@@ -32,6 +32,8 @@ def command(paths: tuple[str, ...], config: str | None) -> None:
         click.echo(str(problem))
     if checked.problems:
         sys.exit(1)
+    for advice in checked.advice:
+        click.echo(f"{advice} (advice)")
     click.echo(_summary(checked))
 
 
