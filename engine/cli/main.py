@@ -13,6 +13,7 @@ from engine.errors import EngineError, LoadError
 _COMMANDS = {
     "run": ("engine.cli.run", "Watch the clusters: the service itself."),
     "test-rule": ("engine.cli.test_rule", "Run the tests of rule files."),
+    "backtest": ("engine.cli.backtest", "Run rules over the history of a real Prometheus."),
     "check": ("engine.cli.check", "Check rules, playbooks and settings without running anything."),
     "playbook": ("engine.cli.playbook", "See, approve and reject remediation runs."),
     "explain": ("engine.cli.explain", "Print every decision about an alert, with its reason."),

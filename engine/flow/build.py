@@ -51,6 +51,16 @@ def _asked(rule: Rule) -> list[str]:
     return [rule.expr, *rule.inputs.values()] if isinstance(rule, AlertingRule) else [rule.expr]
 
 
+def with_made(groups: Sequence[RuleGroup], source: Source) -> tuple[Source, set[str]]:
+    """Return a source that also knows the series that these rules make, and their names."""
+    names = {rule.record for group in groups for rule in group.rules if isinstance(rule, RecordingRule)}
+    own = names | {"ALERTS", "ALERTS_FOR_STATE"}
+    asked = [expr for group in groups for rule in group.rules for expr in _asked(rule)]
+    if names or any("ALERTS" in expr for expr in asked):
+        return RecordedSource(source, own), own
+    return source, own
+
+
 def _collect(read: Callable[[], T], problems: list[Problem]) -> T | None:
     try:
         return read()
@@ -79,13 +89,7 @@ def build(
     Models are fitted `aside`; without it at once, in the middle of an evaluation.
     """
     settings = loaded.settings
-    names = {
-        rule.record for group in loaded.groups for rule in group.rules if isinstance(rule, RecordingRule)
-    }
-    own = names | {"ALERTS", "ALERTS_FOR_STATE"}
-    asked = [expr for group in loaded.groups for rule in group.rules for expr in _asked(rule)]
-    if names or any("ALERTS" in expr for expr in asked):
-        source = RecordedSource(source, own)
+    source, own = with_made(loaded.groups, source)
     engine = Engine(
         settings=settings,
         groups=loaded.groups,

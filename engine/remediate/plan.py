@@ -79,6 +79,11 @@ def second_signal(text: str, alert: Alert, *, cluster: str) -> str:
     return _filler_of_promql(_data(alert, cluster, {}))(text)
 
 
+def target_of(playbook: Playbook, alert: Alert, *, cluster: str) -> str:
+    """Return the unit that guardrails count. TemplateError where that takes facts that only the cluster knows."""
+    return _filler(_data(alert, cluster, {}))(playbook.target)
+
+
 def step_key(run: Run, index: int, attempt: int) -> str:
     """Return the idempotency key of one attempt at one step; for Ray jobs it is the submission_id."""
     step = run.steps[index]
