@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 
-from engine.errors import ExpressionError, LoadError, Problem
-from engine.lang.promql.counters import bare_counter
+from engine.check.run import Finding, by_file, find, tested_alerts
+from engine.check.subject import World
+from engine.errors import LoadError, Problem
 from engine.load.decode import compose
 from engine.load.files import find_files, read_file
 from engine.load.nodes import MappingNode
@@ -17,10 +18,10 @@ from engine.load.playbooks import read_playbook
 from engine.load.rules import read_rules
 from engine.load.settings import alerts_missing, cross_check, load_settings
 from engine.model.playbook import Playbook
-from engine.model.ports import Detector, Rewriter
-from engine.model.rule import AlertingRule, RuleGroup
+from engine.model.rule import AlertingRule, RecordingRule, RuleGroup
 from engine.model.settings import Settings
-from engine.registry import detector
+from engine.model.testing import TestFile
+from engine.ray.contract import contract
 
 
 class FileKind(StrEnum):
@@ -38,18 +39,26 @@ _SETTINGS_KEYS = frozenset(
 
 @dataclass(slots=True)
 class Checked:
-    """What was found in the files, good and bad. Advice is on what is valid, and hardly ever meant."""
+    """What was found in the files, good and bad."""
 
     problems: list[Problem] = field(default_factory=list)
-    advice: list[Problem] = field(default_factory=list)
     files: dict[str, FileKind] = field(default_factory=dict)
     groups: list[RuleGroup] = field(default_factory=list)
     playbooks: dict[str, Playbook] = field(default_factory=dict)
     settings: list[Settings] = field(default_factory=list)
+    tests: list[TestFile] = field(default_factory=list)
+    contents: dict[str, bytes] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
 
 
-def check_files(paths: Iterable[str], *, settings: Settings | None = None) -> Checked:
-    """Read everything that `paths` name, and hold it against each other and against `settings`, if any."""
+def check_files(
+    paths: Iterable[str], *, today: date, settings: Settings | None = None, ray_version: str = ""
+) -> Checked:
+    """Read everything that `paths` name, hold it against each other and against `settings`, and run the checks.
+
+    `today` ends snoozes. Without `ray_version` that of the settings holds, else the newest contract. Files with
+    problems are not checked further: what they mean is not known.
+    """
     checked = Checked()
     for path in find_files(paths, checked.problems):
         content = read_file(path, checked.problems)
@@ -57,14 +66,38 @@ def check_files(paths: Iterable[str], *, settings: Settings | None = None) -> Ch
             _check(path, content, checked)
     if not checked.problems:
         checked.problems += _together(checked, settings)
-        checked.advice += _counters(checked.groups)
     checked.problems = sorted(set(checked.problems))
+    _run_checks(checked, today, ray_version or _version(checked, settings))
     return checked
+
+
+def _version(checked: Checked, settings: Settings | None) -> str:
+    known = [settings] if settings is not None else checked.settings
+    return next((each.ray.version for each in known if each.ray.version), "")
+
+
+def _run_checks(checked: Checked, today: date, ray_version: str) -> None:
+    recorded = {
+        rule.name for group in checked.groups for rule in group.rules if isinstance(rule, RecordingRule)
+    }
+    world = World(
+        contract(ray_version),
+        frozenset(recorded),
+        checked.playbooks,
+        tested_alerts(test for file in checked.tests for test in file.tests),
+    )
+    groups, broken = by_file(checked.groups), {problem.path for problem in checked.problems}
+    for path, kind in checked.files.items():
+        if path not in broken and kind is not FileKind.SETTINGS:
+            found = find(path, checked.contents[path], groups.get(path, ()), world, today)
+            checked.findings += found
+    checked.findings.sort()
 
 
 def _check(path: Path, content: bytes, checked: Checked) -> None:
     kind = kind_of(str(path), content)
     checked.files[str(path)] = kind
+    checked.contents[str(path)] = content
     if kind is FileKind.PLAYBOOK:
         playbook = read_playbook(str(path), content, checked.problems)
         if playbook is not None:
@@ -75,7 +108,9 @@ def _check(path: Path, content: bytes, checked: Checked) -> None:
         except LoadError as error:
             checked.problems += error.problems
     else:
-        checked.groups += read_rules(str(path), content, checked.problems).groups
+        loaded = read_rules(str(path), content, checked.problems)
+        checked.groups += loaded.groups
+        checked.tests += loaded.tests
 
 
 def kind_of(path: str, content: bytes) -> FileKind:
@@ -108,23 +143,3 @@ def _unknown_playbooks(groups: Iterable[RuleGroup], playbooks: Mapping[str, Play
                 yield Problem(
                     *rule.origin, f"{rule.name}: no playbook is called {wanted.playbook!r}; known: {known}"
                 )
-
-
-def _counters(groups: Iterable[RuleGroup]) -> Iterable[Problem]:
-    """Return advice on rules whose detector looks at the level of a counter, which says how old its process is."""
-    for group in groups:
-        for rule in group.rules:
-            if not isinstance(rule, AlertingRule) or not _judges_levels(rule.detect):
-                continue
-            with suppress(ExpressionError):  # what only a server can read
-                if metric := bare_counter(rule.expr):
-                    message = (
-                        f"{rule.name}: {metric} looks like a counter, which falls to 0 when its process restarts; "
-                        f"rate({metric}[5m]) repairs that and is what happens now"
-                    )
-                    yield Problem(*rule.origin, message)
-
-
-def _judges_levels(detect: Detector) -> bool:
-    whether_it_moves = detector.name_of(detect) in ("absent", "stale")
-    return bool(detect.lookback) and not whether_it_moves and not isinstance(detect, Rewriter)

@@ -26,6 +26,7 @@ from engine.model.playbook import Playbook
 from engine.model.ports import Dependent
 from engine.model.rule import AlertingRule, Origin, RuleGroup
 from engine.model.settings import Settings
+from engine.ray.contract import version_number
 
 _VARIABLE = re.compile(r"\$\$|\$\{([^}]*)\}")
 _REFUSED = {
@@ -123,11 +124,20 @@ def _check(decoder: Decoder, root: MappingNode, settings: Settings) -> None:
     for parent in (root.get("prometheus"), *_items(root.get("remote_write"))):
         _check_url(decoder, parent.get("url") if isinstance(parent, MappingNode) else None)
     ray = root.get("ray")
+    _check_version(decoder, ray.get("version") if isinstance(ray, MappingNode) else None)
     clusters = ray.get("clusters") if isinstance(ray, MappingNode) else None
     for cluster in clusters.items if isinstance(clusters, SequenceNode) else ():
         for key in ("name", "address"):
             if isinstance(cluster, MappingNode):
                 check_template(decoder, cluster.get(key), repr(key))
+
+
+def _check_version(decoder: Decoder, node: Node | None) -> None:
+    if isinstance(node, ScalarNode):
+        try:
+            version_number(node.value)
+        except ValueError:
+            decoder.report(node, f"'version' must be one of Ray such as 2.60, got {node.value!r}")
 
 
 def _items(node: Node | None) -> tuple[Node, ...]:

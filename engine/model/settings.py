@@ -88,9 +88,10 @@ class RayCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaySettings:
-    """The Ray clusters that may be asked and acted upon."""
+    """The Ray clusters that may be asked and acted upon; `version` is the Ray that rules are checked against."""
 
     clusters: tuple[RayCluster, ...] = ()
+    version: str = ""  # empty: the newest that the metric contract knows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

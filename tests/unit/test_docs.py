@@ -372,7 +372,9 @@ RECORDS = [
     Documented("docs/settings.md", "engine.yaml", Settings),
     Documented("docs/settings.md", "prometheus", PrometheusSettings),
     Documented("docs/settings.md", "remote_write", RemoteWrite),
-    Documented("docs/settings.md", "ray", RayCluster, {"clusters": defaults_of(RaySettings)["clusters"]}),
+    Documented(
+        "docs/settings.md", "ray", RayCluster, {**defaults_of(RaySettings), "version": "the newest known"}
+    ),
     Documented("docs/settings.md", "state", StateSettings),
     Documented("docs/settings.md", "remediation", RemediationSettings),
     Documented("docs/settings.md", "engine_alerts", EngineAlerts),

@@ -1,0 +1,1 @@
+"""Alerts that never fire, always do, or say nothing."""

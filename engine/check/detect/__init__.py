@@ -1,0 +1,1 @@
+"""Detectors whose figures do not fit each other."""

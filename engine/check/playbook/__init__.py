@@ -1,0 +1,1 @@
+"""Playbooks that will not run, or of which nobody will know whether they helped."""

@@ -1,0 +1,1 @@
+"""PromQL that cannot mean what it says."""

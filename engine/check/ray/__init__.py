@@ -1,0 +1,1 @@
+"""What only Ray's metric contract can tell."""
