@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import io
 import math
-import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from engine.errors import ExpressionError
-from engine.lang.readable import clock, cut, number, size, size_rate, span
+from engine.lang.readable import clock, cut, number, span
+from engine.lang.units import Unit, unit_of
 from engine.model.alert import Alert, Evidence, Picture, Text
 from engine.model.duration import Duration
 from engine.model.labels import ALERT_NAME, METRIC_NAME
@@ -31,10 +30,15 @@ if TYPE_CHECKING:
 
 _POINTS = 240
 _OTHERS = 20  # faint lines
-_WIDE = 10.0  # a limit this many times larger than all samples would flatten the line and is only named
+_WIDE = (
+    10.0  # a limit or a band this many times larger than all samples would flatten the line and is only named
+)
 
 _INK, _SOFT, _FAINT, _GRID = "#1d1c1d", "#616061", "#c9ced6", "#eceef1"
 _SIGNAL, _LIMIT, _PENDING = "#1264a3", "#d0342c", "#b7791f"
+_USUAL = "#2f8f5b"
+_LONGEST = Duration(days=14)  # that a chart reaches back to where something began
+_BEFORE = 1.3  # times as far back, so that what was before is seen as well
 _DAY = 86_400
 _TICKS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800)
 
@@ -42,9 +46,11 @@ _TICKS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_4
 @enricher("graph")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """A chart of the rule's expression over the last `range`, with the threshold or forecast if there is one.
+    """A chart of the rule's expression over the last `range`, with what the rule or its detector knows of it.
 
-    The alert's own series is drawn dark, at most 20 others of the same rule faintly beside it.
+    That is the threshold or bound and the way to it, the trend with the interval of its slope, or the band of
+    what is usual now. It reaches further back, up to two weeks, to where the detector says that it began. The
+    alert's own series is drawn dark, at most 20 others of the same rule faintly beside it.
     """
 
     range: Duration = Duration(hours=1)
@@ -55,14 +61,23 @@ class Graph:
 
     def collect(self, scene: Scene) -> Evidence:
         expr, limit = _signal_of(scene)
-        seconds = max(1, math.ceil(self.range.total_seconds() / _POINTS))
-        window = scene.source.range(expr, scene.at - self.range, scene.at, timedelta(seconds=seconds))
+        length = self._length(scene)
+        seconds = max(1, math.ceil(length.total_seconds() / _POINTS))
+        window = scene.source.range(expr, scene.at - length, scene.at, timedelta(seconds=seconds))
         own = _own(window, scene.alert)
         if own is None or not np.isfinite(window.values[own]).any():
-            return Text("Chart", f"No samples of this alert's signal in the last {self.range}: {expr}")
+            return Text("Chart", f"No samples of this alert's signal in the last {length}: {expr}")
         plot = _Plot(scene.alert, scene.at.timestamp(), window, own, limit, unit_of(expr))
-        title = f"{scene.alert.name}, last {self.range}" + (" (partial answer)" if window.warnings else "")
+        title = f"{scene.alert.name}, last {length}" + (" (partial answer)" if window.warnings else "")
         return Picture(title, plot.png(), plot.words())
+
+    def _length(self, scene: Scene) -> Duration:
+        """Return how far back the chart goes, in whole minutes where the detector says so."""
+        since = scene.alert.details.get("since", math.inf)
+        passed = _BEFORE * (scene.at.timestamp() - since)
+        if not self.range.total_seconds() < passed:
+            return self.range
+        return min(Duration(minutes=math.ceil(passed / 60)), max(_LONGEST, self.range))
 
 
 def _signal_of(scene: Scene) -> tuple[str, float | None]:
@@ -86,44 +101,42 @@ def _own(window: Window, alert: Alert) -> int | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """How a signal's figures are read: in words, and divided by what to be written at an axis."""
+class _Band(NamedTuple):
+    """What is usual now, in the signal's unit."""
 
-    show: Callable[[float], str]
-    scales: Sequence[tuple[float, str]]  # rising, each with its name; the first is the signal's own
+    low: float
+    high: float
+    expected: float
 
-    def scale(self, largest: float) -> tuple[float, str]:
-        """Return the largest scale that leaves `largest` at one or more."""
-        fitting = [scale for scale in self.scales if scale[0] <= largest]
-        return fitting[-1] if fitting else self.scales[0]
+    def words(self, unit: Unit) -> str:
+        return f"usual now: {unit.show(self.low)} to {unit.show(self.high)}"
 
 
-_BYTES = Unit(size, [(1024.0**power, name) for power, name in enumerate(("B", "KiB", "MiB", "GiB", "TiB"))])
-_RATE = Unit(size_rate, [(factor, f"{name}/s") for factor, name in _BYTES.scales])
-_SECONDS = Unit(span, [(0.001, "ms"), (1.0, "s"), (60.0, "min"), (3600.0, "h"), (86_400.0, "d")])
-_NUMBER = Unit(number, [(1.0, ""), (1e6, "million"), (1e9, "billion")])
+class _Trend(NamedTuple):
+    """A straight line from `start`, the later of the chart's and its own, in the signal's unit; slopes by the hour."""
 
-_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'|`[^`]*`')
-_INNER = re.compile(r"\{[^}]*\}|\[[^\]]*\]|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)")
-_COUNTS = re.compile(r"\b(?:count|absent|changes|resets|count_over_time|absent_over_time)\s*(?:\(|$)")
-_PER_SECOND = re.compile(r"\b(?:rate|irate|deriv)\s*\(")
+    since: float
+    start: float
+    now: float
+    level: float
+    slope: float
+    low: float
+    high: float
 
+    def at(self, times: Floats) -> Floats:
+        return self.level + self.slope * (times - self.now) / 3600
 
-def unit_of(expr: str) -> Unit:
-    """Return the unit that the names in `expr` suggest; a plain number when they do not, or cancel out."""
-    bare = _INNER.sub("", _QUOTED.sub('""', expr))
-    if (
-        _COUNTS.search(bare)
-        or re.search(r"/\s*[^\s\d]", bare)
-        or re.search(r"_(?:ratio|percent|percentage)\b", bare)
-    ):
-        return _NUMBER
-    if re.search(r"bytes|memory|_mem_", bare):
-        return _RATE if _PER_SECOND.search(bare) else _BYTES
-    if re.search(r"_(?:seconds|duration_s)\b", bare) and not _PER_SECOND.search(bare):
-        return _SECONDS
-    return _NUMBER
+    def fan(self, times: Floats) -> tuple[Floats, Floats]:
+        """Return the lowest and the highest that the slope's interval allows, about the line's middle."""
+        away = np.abs(times - (self.since + self.now) / 2) / 3600
+        return self.at(times) - away * (self.slope - self.low), self.at(times) + away * (
+            self.high - self.slope
+        )
+
+    def words(self, unit: Unit) -> str:
+        sign = "+" if self.slope >= 0 else "-"
+        since = clock(instant_of(self.since), instant_of(self.now))
+        return f"{sign}{unit.show(abs(self.slope))} an hour since {since}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +174,31 @@ class _Plot:
     def _limit_fits(self) -> bool:
         return self.limit is not None and abs(self.limit) <= _WIDE * float(np.nanmax(np.abs(self._values)))
 
+    @property
+    def _band(self) -> _Band | None:
+        """What is usual now, if the detector knows."""
+        details = self.alert.details
+        low, high = details.get("low", math.nan), details.get("high", math.nan)
+        largest = _WIDE * float(np.nanmax(np.abs(self._values)))
+        if not (low < high and max(abs(low), abs(high)) <= largest):
+            return None
+        return _Band(low, high, details.get("expected", math.nan))
+
+    @property
+    def _trend(self) -> _Trend | None:
+        """The straight line to now, if the detector fitted one."""
+        details = self.alert.details
+        slope, since = details.get("slope_per_hour", math.nan), details.get("since", math.nan)
+        if math.isnan(slope) or not since < self.now:
+            return None
+        low, high = details.get("slope_low", slope), details.get("slope_high", slope)
+        start = max(since, self._start)
+        level = details.get("level", self._last)
+        hours = (self.now - start) / 3600
+        if hours * max(abs(low), abs(slope), abs(high)) > _WIDE * max(abs(level), 1e-300):
+            return None
+        return _Trend(since, start, self.now, level, slope, low, high)
+
     def words(self) -> str:
         """Return in words what the chart shows."""
         show, low, high = self.unit.show, float(np.nanmin(self._values)), float(np.nanmax(self._values))
@@ -168,7 +206,11 @@ class _Plot:
         text = f"{show(self._last)} now, between {show(low)} and {show(high)} in the last {length}"
         if self.limit is not None:
             text += f"; limit {show(self.limit)}"
-        return text if self._eta is None else f"{text}, reached in about {span(self._eta)}"
+        if self._eta is not None:
+            text += f", reached in about {span(self._eta)}"
+        if self._trend is not None:
+            text += f"; {self._trend.words(self.unit)}"
+        return text if self._band is None else f"{text}; {self._band.words(self.unit)}"
 
     def png(self) -> bytes:
         """Return the chart as a PNG."""
@@ -177,12 +219,15 @@ class _Plot:
 
         figure = Figure(figsize=(8, 3.6), dpi=130, facecolor="white")  # no pyplot: its state is the process's
         canvas: Any = FigureCanvasAgg(figure)
-        axes = figure.add_axes((0.085, 0.105, 0.87, 0.71))
+        width = 0.87 if self._band is None else 0.765  # words stand right of a band
+        axes = figure.add_axes((0.085, 0.105, width, 0.71))
         scale, unit = self._scale()
         self._lines(axes, scale)
         self._heights(axes, scale)
         self._limit_line(axes, scale)
         end = self._forecast(axes, scale)
+        self._trend_line(axes, scale)
+        self._usual(axes, end, scale)
         self._frame(axes, end, unit)
         self._state(axes, end)
         self._heading(figure)
@@ -209,7 +254,9 @@ class _Plot:
         low, high = axes.get_ylim()
         if self.limit is not None and self._limit_fits:
             low, high = min(low, self.limit / scale), max(high, self.limit / scale)
-        if float(np.nanmin(self._values)) >= 0 and low < 0.6 * high:
+        if (band := self._band) is not None:
+            low, high = min(low, band.low / scale), max(high, band.high / scale)
+        if float(np.nanmin(self._values)) >= 0 and low < 0.6 * high and not (band and band.low < 0):
             low = 0.0
         room = 0.14 * (high - low) or 1.0
         axes.set_ylim(low if low == 0 else low - room, high + room)
@@ -248,6 +295,52 @@ class _Plot:
                 axes, when, (self.now + eta, bound), (0, 7), color=_LIMIT, ha="center", fontweight="bold"
             )
         return end
+
+    def _trend_line(self, axes: Axes, scale: float) -> None:
+        """Draw the fitted line, and about its middle the fan of the slopes that it may as well have."""
+        trend = self._trend
+        if trend is None:
+            return
+        ends = np.array([trend.start, trend.now])
+        low, high = trend.fan(ends)
+        axes.fill_between(ends, low / scale, high / scale, color=_PENDING, alpha=0.25, linewidth=0, zorder=3)
+        axes.plot(ends, trend.at(ends) / scale, color=_PENDING, linewidth=1.6, zorder=6, dashes=(5, 2))
+        # Where the line leaves room: below one that rises, above one that falls.
+        rises = trend.slope >= 0
+        self._say(
+            axes,
+            trend.words(self.unit),
+            (self.now, 0 if rises else 1),
+            (-6, 6 if rises else -14),
+            xycoords=("data", "axes fraction"),
+            color=_PENDING,
+            ha="right",
+            fontweight="bold",
+        )
+
+    def _usual(self, axes: Axes, end: float, scale: float) -> None:
+        """Draw the band of what is usual at its place in time, which is now, and its words right of it."""
+        band = self._band
+        if band is None:
+            return
+        width = end - self._start
+        ends = [self.now - 0.05 * width, end]
+        axes.fill_between(
+            ends, band.low / scale, band.high / scale, color=_USUAL, alpha=0.22, linewidth=0, zorder=3
+        )
+        if not math.isnan(band.expected):
+            height = band.expected / scale
+            axes.plot(ends, [height, height], color=_USUAL, linewidth=1.4, zorder=4)
+        show, middle = self.unit.show, (band.low + band.high) / 2 / scale
+        self._say(
+            axes,
+            f"usual now:\n{show(band.low)}\nto {show(band.high)}",
+            (end, middle),
+            (6, 0),
+            color=_USUAL,
+            va="center",
+            fontweight="bold",
+        )
 
     def _frame(self, axes: Axes, end: float, unit: str) -> None:
         from matplotlib.ticker import MaxNLocator  # noqa: PLC0415

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from engine.enrich.graph import unit_of
 from engine.errors import ExpressionError, QueryError
 from engine.lab.alert_check import named, timeline
 from engine.lab.story import Moment, Story
 from engine.lab.tester import Bench, Result
 from engine.lab.weakness import Rules, questions
+from engine.lang.units import unit_of
 from engine.model.alert import Alert, AlertState, Picture
 from engine.model.duration import Duration
 from engine.model.labels import ALERT_NAME, METRIC_NAME

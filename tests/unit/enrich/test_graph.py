@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from engine.enrich.graph import Graph, unit_of
+from engine.enrich.graph import Graph, _Trend
 from engine.errors import QueryUnavailable
+from engine.lang.units import unit_of
 from engine.model.alert import Alert, AlertState, Picture, Text
 from engine.model.duration import Duration
 from engine.model.labels import Labels
@@ -112,6 +113,73 @@ def test_a_forecast_is_drawn_to_its_bound():
     assert red[150:300, 600:900].any()
 
 
+GREEN, AMBER = (47, 143, 91), (183, 121, 31)
+HOUR = 3600.0
+LEAK = {
+    "slope_per_hour": 0.3 * GIB,
+    "slope_low": 0.2 * GIB,
+    "slope_high": 0.4 * GIB,
+    "since": AT.timestamp() - 10 * HOUR,
+    "level": 7 * GIB,
+}
+
+
+def rising(times):
+    return 4 * GIB + 0.3 * GIB * np.clip((times - LEAK["since"]) / HOUR, 0, None)
+
+
+def test_a_trend_is_drawn_from_where_it_began_with_what_was_before():
+    source = Series(rising)
+    picture = Graph().collect(scene(source, details=LEAK))
+    ((_, start, _, _),) = source.asked
+    assert timedelta(hours=12) < AT - start < timedelta(hours=14)
+    assert picture.title == "Full, last 13h"
+    assert picture.alt.endswith("; +307 MiB an hour since 04:28 UTC")
+    amber = near(picture, AMBER)
+    assert (
+        amber[:, 300:900].sum() > near(Graph().collect(scene(Series(rising))), AMBER)[:, 300:900].sum() + 200
+    )
+
+
+def test_the_fan_of_a_trend_is_as_wide_as_the_interval_of_its_slope_says():
+    now, since = AT.timestamp(), LEAK["since"]
+    trend = _Trend(since, since, now, 7.0, 0.3, 0.2, 0.4)
+    low, high = trend.fan(np.array([since, (since + now) / 2, now]))
+    np.testing.assert_allclose(low, [3.5, 5.5, 6.5])
+    np.testing.assert_allclose(high, [4.5, 5.5, 7.5])
+
+
+def test_the_chart_reaches_back_two_weeks_at_most_and_never_less_than_its_range():
+    for since, range_, length in (
+        (AT.timestamp() - 40 * 24 * HOUR, Duration(hours=1), timedelta(days=14)),
+        (AT.timestamp() - 40 * 24 * HOUR, Duration(days=20), timedelta(days=20)),
+        (AT.timestamp() - 60, Duration(hours=1), timedelta(hours=1)),
+        (float("nan"), Duration(hours=1), timedelta(hours=1)),
+    ):
+        source = Series(np.float64(7 * GIB))
+        Graph(range=range_).collect(scene(source, details={**LEAK, "since": since}))
+        ((_, start, end, _),) = source.asked
+        assert end - start == length
+
+
+def test_what_is_usual_is_a_band_at_its_height_now():
+    usual = {"low": 2 * GIB, "high": 3 * GIB, "expected": 2.5 * GIB}
+    picture = Graph().collect(scene(Series(np.float64(7 * GIB)), details=usual))
+    assert picture.alt.endswith("; usual now: 2 GiB to 3 GiB")
+    green = near(picture, GREEN)
+    assert green.any()
+    assert not green[:, :700].any()  # of the past nothing is known
+    rows = np.flatnonzero(green[:, 700:].any(axis=1))
+    assert 200 < rows.mean() < 400  # below the middle: the signal is higher
+
+
+def test_without_figures_of_a_detector_there_is_neither():
+    picture = Graph().collect(scene(Series(np.float64(7 * GIB))))
+    assert not near(picture, GREEN).any()
+    assert "usual" not in picture.alt
+    assert "an hour" not in picture.alt
+
+
 def test_a_resolved_alert_has_nothing_to_foresee():
     resolved = scene(Series(np.float64(7 * GIB)), details=FORECAST)
     object.__setattr__(resolved.alert, "state", AlertState.RESOLVED)
@@ -129,6 +197,13 @@ def test_a_resolved_alert_has_nothing_to_foresee():
         {"bound": 0.0, "eta": 600.0},
         {"bound": -5.0},
         {"slope_per_hour": 1.0},
+        {"slope_per_hour": -1e300, "since": AT.timestamp() - 3600},
+        {"slope_per_hour": GIB, "since": AT.timestamp() + 3600},
+        {"slope_per_hour": GIB, "since": 0.0, "slope_low": -GIB},
+        {"low": 6 * GIB, "high": 6 * GIB},
+        {"low": -1e30, "high": 1e30, "expected": 1.0},
+        {"low": -GIB, "high": GIB},
+        {"expected": 1.0},
     ],
 )
 def test_any_details_give_a_chart(details):
