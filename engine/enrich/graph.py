@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from engine.errors import ExpressionError
 from engine.lang.readable import clock, cut, number, span
 from engine.lang.units import Unit, unit_of
 from engine.model.alert import Alert, Evidence, Picture, Text
 from engine.model.duration import Duration
-from engine.model.labels import ALERT_NAME, METRIC_NAME
+from engine.model.labels import ALERT_NAME
 from engine.model.ports import Scene
 from engine.model.series import Floats, Window, instant_of
 from engine.registry import enricher
@@ -64,7 +63,7 @@ class Graph:
         length = self._length(scene)
         seconds = max(1, math.ceil(length.total_seconds() / _POINTS))
         window = scene.source.range(expr, scene.at - length, scene.at, timedelta(seconds=seconds))
-        own = _own(window, scene.alert)
+        own = window.row_of(scene.alert.signal)
         if own is None or not np.isfinite(window.values[own]).any():
             return Text("Chart", f"No samples of this alert's signal in the last {length}: {expr}")
         plot = _Plot(scene.alert, scene.at.timestamp(), window, own, limit, unit_of(expr))
@@ -81,24 +80,11 @@ class Graph:
 
 
 def _signal_of(scene: Scene) -> tuple[str, float | None]:
-    """Return what to draw, and the limit: of the condition `memory > 5e9` that is `memory`, and 5e9."""
-    from engine.lang.promql import split_comparison  # noqa: PLC0415 - loads a parser
+    """Return what to draw, and the limit."""
+    from engine.lang.promql import signal_of  # noqa: PLC0415 - loads a parser
 
-    limit = scene.alert.details.get("bound")
-    try:
-        comparison = split_comparison(scene.rule.expr)
-    except ExpressionError:  # the server knows more PromQL than the embedded parser
-        comparison = None
-    if comparison is None:
-        return scene.rule.expr, limit
-    return comparison.signal, comparison.threshold if limit is None else limit
-
-
-def _own(window: Window, alert: Alert) -> int | None:
-    for index, labels in enumerate(window.labels):
-        if labels.without(METRIC_NAME) == alert.signal:
-            return index
-    return None
+    expr, threshold = signal_of(scene.rule.expr)
+    return expr, scene.alert.details.get("bound", threshold)
 
 
 class _Band(NamedTuple):

@@ -51,20 +51,11 @@ def _asked(test: TestGroup, story: Story, name: str) -> Moment:
     return story.at(max(times)) if times else story.moments[-1]
 
 
-def _signal(rule: AlertingRule) -> tuple[str, float | None]:
-    """Return what a rule compares, and with what number, if that is what it does."""
-    from engine.lang.promql import split_comparison  # noqa: PLC0415
-
-    try:
-        comparison = split_comparison(rule.expr)
-    except ExpressionError:
-        comparison = None
-    return (rule.expr, None) if comparison is None else (comparison.signal, comparison.threshold)
-
-
 def _range(rule: AlertingRule, story: Story) -> tuple[Window, float | None]:
     """Return a rule's signal over the whole test, and its threshold."""
-    expr, threshold = _signal(rule)
+    from engine.lang.promql import signal_of  # noqa: PLC0415
+
+    expr, threshold = signal_of(rule.expr)
     start, end = story.moments[0].at, story.moments[-1].at
     if rule.expr in story.stage.signals:
         expr = rule.expr
@@ -73,6 +64,8 @@ def _range(rule: AlertingRule, story: Story) -> tuple[Window, float | None]:
 
 
 def _chart(rule: AlertingRule, test: TestGroup, story: Story) -> Iterator[str]:
+    from engine.lang.promql import signal_of  # noqa: PLC0415
+
     try:
         window, threshold = _range(rule, story)
     except (ExpressionError, QueryError) as error:
@@ -80,7 +73,7 @@ def _chart(rule: AlertingRule, test: TestGroup, story: Story) -> Iterator[str]:
         return
     moment = _asked(test, story, rule.alert)
     rows = [row for row in window.values if np.isfinite(row).any()][:_MOST_LINES]
-    signal = " ".join(_signal(rule)[0].split())
+    signal = " ".join(signal_of(rule.expr)[0].split())
     if not rows or len(window.times) < 2:
         yield f"{rule.alert}: nothing to draw, {signal} has no samples"
         return

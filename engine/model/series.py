@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.model.labels import Labels
+from engine.model.labels import METRIC_NAME, Labels
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -54,6 +54,11 @@ class Window:
         return Window(
             self.labels, self.times[:keep], self.values[:, :keep], self.present[:, :keep], self.warnings
         )
+
+    def row_of(self, signal: Labels) -> int | None:
+        """Return the row of the series with these labels, beside the metric's name; None if there is none."""
+        rows = (row for row, each in enumerate(self.labels) if each.without(METRIC_NAME) == signal)
+        return next(rows, None)
 
     def last(self) -> Floats:
         """Return each series' value at the last instant [n]; NaN where the sample is missing."""

@@ -1,6 +1,7 @@
 """Detectors within the engine that `engine run` builds: alerts of alerts, of series that are gone, of groups."""
 
 from datetime import timedelta
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -153,3 +154,59 @@ def test_a_rule_about_peers_is_tested_like_any_other(kind):
         own_intervals=True,
     )
     assert run_test(file.tests[0], bench).failures == ()
+
+
+SEASONAL = """
+groups:
+  - name: g
+    interval: 15m
+    rules:
+      - alert: A
+        expr: load
+        detect: {seasonal: {seasons: [1d], history: 5d, direction: down}}
+"""
+DAYS = 7
+
+
+def test_a_season_is_learned_from_the_history_and_what_is_unlike_it_fires():
+    """What is learned counts from the second evaluation on, and survives a restart."""
+
+    class Load:
+        """Follows the day; on the last one it is gone for two hours."""
+
+        asked: ClassVar[list[timedelta]] = []
+
+        def range(self, expr, start, end, step):
+            self.asked.append(end - start)
+            times = np.arange(start.timestamp(), end.timestamp() + 0.001, step.total_seconds())
+            noise = np.sin(times * 7.1) + np.cos(times * 3.3)
+            values = 100 + 40 * np.sin(2 * np.pi * times / 86_400) + noise
+            begin = T0.timestamp() + DAYS * 86_400
+            values = np.where((times >= begin) & (times < begin + 7200), 0.2 * values, values)
+            return Window.of([Labels(__name__="load", service="s")], times, values[None])
+
+    source, store = Load(), MemoryStore()
+    settings = read_settings("engine.yaml", b"", [])
+    problems = []
+    groups = read_rules("rules.yaml", SEASONAL.encode(), problems).groups
+    assert problems == []
+
+    def engine():
+        return build(Loaded(settings=settings, groups=groups, playbooks={}), source=source, store=store)
+
+    def bad(it, steps):
+        found = []
+        for step in steps:
+            it.tick(groups[0].id, T0 + timedelta(days=DAYS - 1, minutes=15 * step))
+            status = next(iter(it.status.values()))
+            assert status.error == ""
+            found += [step] if any(alert.firing for alert in status.alerts) else []
+        return found, next(iter(it.status.values())).quality["fitted"]
+
+    first = engine()
+    assert bad(first, [0]) == ([], 0.0)
+    assert bad(first, [1]) == ([], 1.0)
+    assert source.asked.count(timedelta(days=5)) == 1
+    found, fitted = bad(engine(), range(2, 120))
+    assert (found, fitted) == (list(range(97, 106)), 1.0)
+    assert source.asked.count(timedelta(days=5)) == 2  # again after a day, not after the restart

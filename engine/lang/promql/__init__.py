@@ -2,7 +2,7 @@
 
 from engine.lang.promql.evaluate import SUBQUERY_STEP, evaluate
 from engine.lang.promql.lexis import shape
-from engine.lang.promql.parse import Comparison, metric_names, selects, split_comparison, validate
+from engine.lang.promql.parse import Comparison, metric_names, selects, signal_of, split_comparison, validate
 from engine.lang.promql.storage import Storage
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "metric_names",
     "selects",
     "shape",
+    "signal_of",
     "split_comparison",
     "validate",
 ]

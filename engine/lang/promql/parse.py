@@ -152,6 +152,18 @@ def split_comparison(expr: str) -> Comparison | None:
     return Comparison(left.prettify().strip(), operator, float(right.val))
 
 
+def signal_of(expr: str) -> tuple[str, float | None]:
+    """Return what an expression compares with a number, and the number: of `memory > 5e9` that is `memory`, 5e9.
+
+    It is the whole expression and None if it is no such comparison, or PromQL that only the server knows.
+    """
+    try:
+        comparison = split_comparison(expr)
+    except ExpressionError:
+        comparison = None
+    return (expr, None) if comparison is None else (comparison.signal, comparison.threshold)
+
+
 MOST_OPERATORS, MOST_POWERS, DEEPEST = 250, 30, 60
 _JOINING = WORD_OPERATORS | {"+", "-", "*", "/", "%", "^", "==", ">", "<", ">=", "<="}
 
