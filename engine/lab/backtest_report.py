@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import median
 
-from engine.enrich.graph import unit_of
 from engine.lab.availability import Availability
 from engine.lab.backtest import Episode, Record
 from engine.lab.hindsight import Hindsight, Outcome
 from engine.lab.report import Line
 from engine.lang.readable import columns, plural, span
+from engine.lang.units import unit_of
 from engine.model.duration import Duration
 from engine.model.labels import ALERT_NAME
 
