@@ -56,7 +56,7 @@ class Changepoint:
     """
 
     direction: Direction = Direction.BOTH
-    sensitivity: float = 8.0
+    sensitivity: float = 7.0
     min_shift: float = 0.0
     min_rel_shift: float = 0.0
     lookback: Duration = Duration(hours=6)

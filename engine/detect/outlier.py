@@ -21,6 +21,7 @@ from engine.model.labels import METRIC_NAME, Labels
 from engine.model.series import Bools, Floats, Window
 from engine.model.verdict import NOTHING, Memory, Persist, Verdicts
 from engine.numeric.peers import median_polish, rolling_mean
+from engine.numeric.regression import lag_one_autocorrelation
 from engine.numeric.robust import is_tied, median, spread
 from engine.numeric.votes import Votes
 from engine.registry import detector
@@ -32,6 +33,9 @@ _STILL = (
 _FLOOR = 0.02  # of the level: nobody minds less
 _FORGIVEN = 16 * 3600.0  # seconds after which what is unlike its peers is thought to be so
 _APART = 0.99  # of a step: two medians of a step that are closer share samples
+_BESIDE = 1.2  # steps: so close to the one before, its median says what to expect
+_A_STEP = 10  # newest samples noted a step, at most
+_KEPT = 12  # of them: a little more than a step
 _ENORMOUS = 1e150  # beyond it differences overflow
 
 
@@ -79,6 +83,32 @@ class _Samples(NamedTuple):
         """The newest samples [n]."""
         return self.values[:, -1].copy()
 
+    def beside(self, step: float) -> bool:
+        """Tell whether the column before the newest is of the step before."""
+        return len(self.times) > 1 and bool(self.times[-1] - self.times[-2] <= _BESIDE * step)
+
+
+class _Recent(NamedTuple):
+    """The newest samples at the last evaluations: `times[k]`, `values[n, k]`, oldest first."""
+
+    times: Floats
+    values: Floats
+
+    @classmethod
+    def recall(cls, memory: Memory, labels: tuple[Labels, ...]) -> _Recent:
+        """Return what was noted of `labels`."""
+        times = memory.shared.get("recent_at")
+        if times is None or times.shape != (_KEPT,):
+            times = np.full(_KEPT, np.nan)
+        return cls(times, memory.rows(labels, "recent", _KEPT))
+
+    def add(self, newest: Floats, at: float, pause: float) -> _Recent:
+        """Return them with the newest, unless those before are newer than `pause` seconds."""
+        times = np.where(self.times > at, np.nan, self.times)  # somebody set the clock back
+        if at - np.max(times, where=~np.isnan(times), initial=-np.inf) < pause:
+            return _Recent(times, self.values)
+        return _Recent(np.append(times[1:], at), np.column_stack([self.values[:, 1:], newest]))
+
 
 @detector("outlier")
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +116,12 @@ class Outlier:
     """Bad when a series is not like its peers: the series with the same values of the labels `by`.
 
     Of each value, or of its logarithm, what the group has in common at that time and what is usual for the
-    member itself are taken away (median polish over the lookback). What is left, in the newest step and on
-    average over the last six, is held against its own spread over the lookback, which is never taken to be less
-    than that of the group's usual member. Bad when it is `sensitivity` spreads or more, and `min_dev` or more,
-    on the side of `direction`. If more than `common` of the group deviates, to either side, that is one alert,
-    with the labels `by` alone, and nothing is said of the members.
+    member itself are taken away (median polish over the lookback). What is left in the newest step, its mean
+    over the last six, and what of it the step before did not let expect, are each held against their own spread
+    over the lookback, which is never taken to be less than that of the group's usual member. Bad when one is
+    `sensitivity` spreads or more, and `min_dev` or more, on the side of `direction`. If more than `common` of
+    the group deviates, to either side, that is one alert, with the labels `by` alone, and nothing is said of the
+    members.
 
     Nothing is said in groups of fewer than `min_members`, and of members that have fewer than `min_samples`
     steps of history, no sample now, or the same value most of the time. Steps in an episode count for 16 hours
@@ -99,7 +130,7 @@ class Outlier:
 
     by: tuple[str, ...]
     direction: Direction = Direction.UP
-    sensitivity: float = 4.3
+    sensitivity: float = 4.5
     common: float = 0.2
     scale: Scale = Scale.AUTO
     min_members: int = 8
@@ -163,13 +194,15 @@ class Outlier:
         groups = self._groups(members)
         labels = (*members, *groups)
         votes = Votes.recall(memory, labels, self.persist)
-        samples = self._samples(signal.until(at), inputs.get("now"), at)
+        recent = _Recent.recall(memory, members)
+        samples = self._samples(signal.until(at), inputs.get("now"), at, recent)
         usual = self._usual(samples.times, votes.since[: len(members)], now)
         judged = _Judged(*np.full((4, len(members)), np.nan))
         common = _Common(*np.full((3, len(groups)), np.nan))
         known = np.zeros(len(members), dtype=np.bool_)
+        beside = samples.beside(self.step.total_seconds())
         for index, rows in enumerate(groups.values()):
-            found = self._judge_group(samples.values[rows], usual[rows])
+            found = self._judge_group(samples.values[rows], usual[rows], beside=beside)
             for column, figures in zip(judged, found, strict=True):
                 column[rows] = figures
             common.share[index] = share = self._share(found.score)
@@ -180,28 +213,42 @@ class Outlier:
         scores = np.concatenate([rates, common.share / self.common])
         votes = votes.take(scores, now, persist=self.persist, every=0.0, clear=self.clear)
         heard = ~np.isnan(scores)
+        recent = recent.add(samples.newest, now, self.step.total_seconds() / _A_STEP)
         return Verdicts(
             labels,
             votes.bad & heard,
             heard,
             np.concatenate([samples.newest, common.level]),
             _details(judged, common, groups),
-            memory=Memory(labels, votes.columns(), at=now),
+            memory=Memory(
+                labels,
+                {**votes.columns(), "recent": np.pad(recent.values, ((0, len(groups)), (0, 0)))},
+                {"recent_at": recent.times},
+                at=now,
+            ),
         )
 
-    def _samples(self, history: Window, newest: Window | None, at: datetime) -> _Samples:
-        """Return the history, then the step that ends now. Without that, the last of the history is taken for it."""
+    def _samples(self, history: Window, newest: Window | None, at: datetime, recent: _Recent) -> _Samples:
+        """Return the history, the step before the one that ends now if it is known, and that one.
+
+        Without that, the last of the history is taken for it.
+        """
         now, step = at.timestamp(), self.step.total_seconds()
         values = np.where(history.present & (np.abs(history.values) < _ENORMOUS), history.values, np.nan)
-        if newest is not None:
-            earlier = history.times <= now - _APART * step
-            last = _aligned(newest.until(at), history.labels)
-            return _Samples(
-                np.append(history.times[earlier], now), np.column_stack([values[:, earlier], last])
-            )
-        if not len(history.times) or now - history.times[-1] > 1.5 * step:
-            return _Samples(np.array([now]), np.full((len(history), 1), np.nan))
-        return _Samples(history.times, values)
+        if newest is None:
+            if not len(history.times) or now - history.times[-1] > 1.5 * step:
+                return _Samples(np.array([now]), np.full((len(history), 1), np.nan))
+            return _Samples(history.times, values)
+        times, columns = [now], [_aligned(newest.until(at), history.labels)]
+        ages = now - recent.times
+        if (beside := np.flatnonzero((ages >= _APART * step) & (ages <= _BESIDE * step))).size:
+            times.insert(0, float(recent.times[beside[-1]]))
+            columns.insert(0, recent.values[:, beside[-1]])
+        earlier = history.times <= times[0] - _APART * step
+        return _Samples(
+            np.concatenate([history.times[earlier], times]),
+            np.concatenate([values[:, earlier], np.column_stack(columns)], axis=1),
+        )
 
     def _groups(self, labels: tuple[Labels, ...]) -> dict[Labels, NDArray[np.intp]]:
         """Return the rows of each group of peers that is large enough, by the labels of the group."""
@@ -222,8 +269,11 @@ class Outlier:
         before: Bools = times < until[:, None]
         return before
 
-    def _judge_group(self, samples: Floats, usual: Bools) -> _Judged:
-        """Return what is thought of the members of one group: the last of `samples[n, m]` is the newest."""
+    def _judge_group(self, samples: Floats, usual: Bools, *, beside: bool) -> _Judged:
+        """Return what is thought of the members of one group: the last of `samples[n, m]` is the newest.
+
+        `beside` tells that the one before it is of the step before.
+        """
         there = ~np.isnan(samples)
         enough = np.count_nonzero(there, axis=1) >= (self.min_samples or (self.lookback // self.step) // 4)
         if np.count_nonzero(there[:, -1]) < self.min_members:
@@ -233,18 +283,26 @@ class Outlier:
             values = np.where(samples > 0, np.log(samples), np.nan) if by_ratio else samples
         parts = median_polish(values, usual)
         floor = _FLOOR if by_ratio else _FLOOR * median(np.abs(parts.common)[None])[0]
+        courses = [parts.rest, rolling_mean(parts.rest, _SLOW)]
+        floors = [floor, floor / 2]
+        if beside:
+            courses.append(_news(parts.rest, enough))
+            floors.append(floor)
+        spreads = [
+            _spread(np.where(usual, course, np.nan), least, enough)
+            for course, least in zip(courses, floors, strict=True)
+        ]
         newest = parts.rest[:, -1]
-        means = rolling_mean(parts.rest, _SLOW)
-        quick_spread = _spread(np.where(usual, parts.rest, np.nan), floor, enough)
-        slow_spread = _spread(np.where(usual, means, np.nan), floor / 2, enough)
-        goes_on = newest * np.sign(means[:, -1]) >= _STILL * np.abs(means[:, -1])
-        slow = np.where(goes_on, means[:, -1], 0.0)
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            quick_score, slow_score = newest / quick_spread, slow / slow_spread
-        score = np.where(np.abs(slow_score) > np.abs(quick_score), slow_score, quick_score)
-        known = enough & ~np.isnan(newest) & (quick_spread > 0) & ~is_tied(parts.rest)
+        score = np.zeros(len(samples))
+        for course, wide in zip(courses, spreads, strict=True):
+            look = course[:, -1]
+            with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                goes_on = newest * np.sign(look) >= _STILL * np.abs(look)
+                found = np.where(goes_on, look / wide, 0.0)
+                score = np.where(np.abs(found) > np.abs(score), found, score)
+        known = enough & there[:, -1] & (spreads[0] > 0) & ~is_tied(parts.rest)
         expected = parts.common[-1] + parts.own
-        width = self.sensitivity * quick_spread
+        width = self.sensitivity * spreads[0]
         figures = [expected, expected - width, expected + width]
         with np.errstate(over="ignore", invalid="ignore"):
             figures = [np.exp(figure) for figure in figures] if by_ratio else figures
@@ -282,6 +340,17 @@ def _aligned(window: Window, labels: tuple[Labels, ...]) -> Floats:
     rows = np.array([found.get(each.without(METRIC_NAME), -1) for each in labels], dtype=np.intp)
     newest = np.where(rows >= 0, np.append(values, np.nan)[rows], np.nan)
     return np.where(np.abs(newest) < _ENORMOUS, newest, np.nan)
+
+
+def _news(rest: Floats, enough: Bools) -> Floats:
+    """Return what of `rest[n, m]` the step before did not let expect; the first column has none.
+
+    Noise that remembers is a first-order autoregression, with the coefficient of the group's usual member.
+    """
+    coefficient = np.nan_to_num(median(np.where(enough, lag_one_autocorrelation(rest), np.nan)[None])[0])
+    news = np.full_like(rest, np.nan)
+    news[:, 1:] = rest[:, 1:] - coefficient * rest[:, :-1]
+    return news
 
 
 def _spread(values: Floats, floor: float, enough: Bools) -> Floats:

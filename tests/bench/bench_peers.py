@@ -15,7 +15,7 @@ from engine.detect.outlier import Outlier
 from engine.model.labels import Labels
 from engine.model.series import Bools, Floats, Window, instant_of
 from engine.model.verdict import NOTHING
-from engine.numeric.robust import SD_PER_MAD
+from engine.numeric.robust import SD_PER_MAD, median
 from tests.bench.scenarios.peers import DAY, SIZES, Fleet, fleet
 
 SEEDS = (201, 202, 203, 204, 205)
@@ -80,9 +80,12 @@ def _medians(values: Floats) -> Floats:
 
 def own_hour(values: Floats) -> Floats:
     """Return (x - mean) / sd of the hour before: what a recording rule does."""
-    windows = np.lib.stride_tricks.sliding_window_view(values, 60, axis=1)[:, :-1]
+    total = np.cumsum(np.pad(values, ((0, 0), (1, 0))), axis=1)
+    square = np.cumsum(np.pad(values**2, ((0, 0), (1, 0))), axis=1)
+    mean = (total[:, 60:-1] - total[:, :-61]) / 60
+    variance = (square[:, 60:-1] - square[:, :-61]) / 60 - mean**2
     found = np.full(values.shape, np.nan)
-    found[:, 60:] = (values[:, 60:] - windows.mean(axis=2)) / windows.std(axis=2)
+    found[:, 60:] = (values[:, 60:] - mean) / np.sqrt(np.maximum(variance, 1e-15))
     return found
 
 
@@ -98,9 +101,8 @@ def own_season(values: Floats) -> Floats:
     days = values.shape[1] // DAY
     for day in range(1, days):
         rows = [logs[:, (day - back) * DAY : (day - back + 1) * DAY] for back in range(1, min(day, 3) + 1)]
-        residuals[:, day * DAY : (day + 1) * DAY] = logs[:, day * DAY : (day + 1) * DAY] - np.nanmedian(
-            rows, axis=0
-        )
+        today = slice(day * DAY, (day + 1) * DAY)
+        residuals[:, today] = logs[:, today] - median(np.stack(rows, axis=-1))
     return _against_day(residuals, residuals)
 
 
