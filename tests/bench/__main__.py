@@ -2,11 +2,17 @@
 
 import sys
 
-from tests.bench import bench_probe, bench_promql, bench_test_rule
+from tests.bench import bench_peers, bench_probe, bench_promql, bench_shifts, bench_test_rule
 
 if __name__ == "__main__":
     # Processes first: a child's peak of memory begins with that of its parent, which is small as yet.
-    for table in (bench_test_rule.rows, bench_promql.report, bench_probe.report):
+    for table in (
+        bench_test_rule.rows,
+        bench_promql.report,
+        bench_probe.report,
+        bench_peers.report,
+        bench_shifts.report,
+    ):
         for line in table():
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()

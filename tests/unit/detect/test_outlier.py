@@ -7,6 +7,7 @@ import pytest
 
 from engine.detect.outlier import Direction, Outlier, Scale
 from engine.errors import DetectError
+from engine.lang.promql.rewrite import over_step
 from engine.model.duration import Duration
 from engine.model.labels import Labels
 from engine.model.series import Window, instant_of
@@ -214,3 +215,67 @@ def test_time_must_rise():
     signal = Window.of(labels_of(1), [NOW, NOW], [[1.0, 2.0]])
     with pytest.raises(DetectError):
         ALL.judge(signal, {}, instant_of(NOW))
+
+
+# The step that ends now, between two points of the history's grid.
+
+
+def remembering(nodes=20, *, seed=1, sd=0.1, memory=0.7):
+    """Logarithms whose noise remembers, a minute apart, as medians of five minutes would be."""
+    shocks = np.random.default_rng(seed).normal(0, sd * np.sqrt(1 - memory**2), (nodes, SIZE + 20))
+    noise = np.zeros_like(shocks)
+    for index in range(1, noise.shape[1]):
+        noise[:, index] = memory * noise[:, index - 1] + shocks[:, index]
+    return noise
+
+
+def between(logs, *, seconds, memory=NOTHING, newest=None):
+    """The verdicts so long after the last point of the history, which `logs` are."""
+    times = NOW + STEP * np.arange(1 - logs.shape[1], 1)
+    at = NOW + seconds
+    values = logs[:, -1] if newest is None else newest
+    inputs = {"now": Window.of(labels_of(len(logs)), [at], np.exp(values)[:, None])}
+    signal = Window.of(labels_of(len(logs)), times, np.exp(logs))
+    return ALL.judge(signal, inputs, instant_of(at), memory)
+
+
+def test_the_present_is_asked_for_as_the_history_is():
+    assert ALL.inputs_of("latency") == {"now": over_step("latency", "median", ALL.step)}
+
+
+def test_what_is_bad_now_is_bad_although_the_history_does_not_know_it_yet():
+    logs = remembering()[:, :SIZE]
+    newest = logs[:, -1].copy()
+    assert bad(between(logs, seconds=120, newest=newest)) == []
+    newest[4] += 1
+    verdicts = between(logs, seconds=120, newest=newest)
+    assert bad(verdicts) == ["n4"]
+    assert verdicts.values[4] == pytest.approx(np.exp(newest[4]))
+    newest[4] = NAN
+    assert not between(logs, seconds=120, newest=newest).known[4]
+
+
+def test_what_is_sudden_is_seen_where_the_step_before_is_known():
+    logs = remembering()
+    logs[:, SIZE - 1] = logs[:, SIZE - 2]
+    logs[4, SIZE - 1] = 0.0
+    history = logs[:, :SIZE]
+    newest = 0.7 * history[:, -1]
+    newest[4] = 0.4  # four standard deviations of the noise, and well over five of what is new in it
+    assert bad(between(history, seconds=STEP, newest=newest)) == ["n4"]
+    assert bad(between(history, seconds=STEP + 120, newest=newest)) == []  # the step before is not known
+    memory = between(history, seconds=120).memory
+    assert bad(between(history, seconds=STEP + 120, newest=newest, memory=memory)) == ["n4"]
+
+
+def test_newest_samples_are_noted_for_a_little_more_than_a_step():
+    logs, memory = remembering()[:, :SIZE], NOTHING
+    for seconds in range(0, 900, 15):
+        memory = between(logs, seconds=seconds, memory=memory).memory
+    times = memory.shared["recent_at"]
+    assert times[-1] > NOW + 900 - 45
+    assert STEP < times[-1] - times[0] < 2 * STEP
+    assert (np.diff(times) >= STEP / 10).all()
+    np.testing.assert_allclose(memory.rows(tuple(labels_of(20)), "recent", 12)[:, -1], np.exp(logs[:, -1]))
+    early = between(logs, seconds=-3600, memory=memory).memory  # somebody set the clock back
+    assert np.nanmax(early.shared["recent_at"]) == NOW - 3600
