@@ -28,6 +28,7 @@ from engine.flow.slots import interval_of
 from engine.lab.availability import Availability, availability
 from engine.lab.backtest import Course, Record, chosen, walk
 from engine.lab.backtest_report import Backtest, Judged, Trial, as_json, lines
+from engine.lab.fixture import Fixture
 from engine.lab.hindsight import look_back
 from engine.load.incidents import load_incidents
 from engine.load.overrides import read_axes, variants
@@ -57,6 +58,7 @@ class Wish:
     pattern: str | None
     sweep: tuple[str, ...]
     incidents: str | None
+    fixture: str | None
     chart_dir: str | None
     format: str
 
@@ -78,6 +80,13 @@ class Wish:
     "--incidents",
     type=click.Path(exists=True, dir_okay=False),
     help="What went wrong when: hits, misses and lead times are told.",
+)
+@click.option(
+    "--save-fixture",
+    "fixture",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Write the series around the alerts as a test for `engine test-rule`.",
 )
 @click.option(
     "--chart-dir", metavar="DIR", type=click.Path(file_okay=False), help="Write a PNG for each alert."
@@ -123,12 +132,14 @@ def _run(wish: Wish, settings: Settings) -> Backtest:
     from engine.query.prometheus import PrometheusSource  # noqa: PLC0415
 
     with closing(PrometheusSource(settings.prometheus)) as source:
+        fixture = Fixture(Path(wish.fixture), course, groups, source) if wish.fixture else None
         held = _held(groups, source, start, end)
         history = HistorySource(source, end, interval_of(groups[0]))
         with progress("evaluating", start, end) as show:
             records = walk(course, [groups, *(changed for _, changed in sweep)], history, show)
         base, *others = ([*each.values()] for each in records)
-        notes = _extras(wish, base, source)
+        notes = fixture.write(base) if fixture else []
+        notes += _pictures(wish, base, source)
     judge = _Judge(held, incidents, end)
     return Backtest(
         where=settings.prometheus.url,
@@ -184,11 +195,9 @@ class _Judge:
         return found
 
 
-def _extras(wish: Wish, records: Sequence[Record], source: Source) -> list[str]:
-    """Write what is to be written beside the report; return what there is to say of it."""
-    notes: list[str] = []
-    if wish.chart_dir:
-        from engine.lab.pictures import write_pictures  # noqa: PLC0415 - matplotlib is slow to import
+def _pictures(wish: Wish, records: Sequence[Record], source: Source) -> list[str]:
+    if not wish.chart_dir:
+        return []
+    from engine.lab.pictures import write_pictures  # noqa: PLC0415 - matplotlib is slow to import
 
-        notes.append(write_pictures(Path(wish.chart_dir), records, source))
-    return notes
+    return [write_pictures(Path(wish.chart_dir), records, source)]

@@ -58,6 +58,7 @@ class Record:
 
     rule: AlertingRule
     interval: timedelta
+    first: datetime  # slot
     slots: int = 0
     pendings: int = 0  # conditions that began to hold
     errors: int = 0  # slots at which it could not be evaluated
@@ -148,7 +149,7 @@ class Walk:
         self._inhibit = settings.routing.inhibit_rules
         self._remedies = Remedies(settings, course.playbooks, self.source)
         self.records = {
-            rule.id: Record(rule, interval_of(group))
+            rule.id: Record(rule, interval_of(group), first_slot(group, course.start))
             for group in groups
             for rule in group.rules
             if isinstance(rule, AlertingRule)
@@ -175,14 +176,19 @@ class Walk:
         self._remedies.found.clear()
 
 
+def first_slot(group: RuleGroup, start: datetime) -> datetime:
+    """Return a group's first slot that is not before `start`."""
+    slot = slot_at(group, start)
+    return slot if slot >= start else slot + interval_of(group)
+
+
 def slots(
     groups: Sequence[RuleGroup], start: datetime, end: datetime
 ) -> Iterator[tuple[datetime, RuleGroup]]:
     """Yield the slots of groups from `start` to `end`, in the order of time."""
     due = []
     for place, group in enumerate(groups):
-        first = slot_at(group, start)
-        due.append((first if first >= start else first + interval_of(group), place))
+        due.append((first_slot(group, start), place))
     heapq.heapify(due)
     while due and due[0][0] <= end:
         slot, place = due[0]
