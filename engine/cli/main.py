@@ -14,6 +14,7 @@ _COMMANDS = {
     "run": ("engine.cli.run", "Watch the clusters: the service itself."),
     "test-rule": ("engine.cli.test_rule", "Run the tests of rule files."),
     "backtest": ("engine.cli.backtest", "Run rules over the history of a real Prometheus."),
+    "query": ("engine.cli.query", "Print what a rule sees and thinks now."),
     "check": ("engine.cli.check", "Check rules, playbooks and settings without running anything."),
     "playbook": ("engine.cli.playbook", "See, approve and reject remediation runs."),
     "explain": ("engine.cli.explain", "Print every decision about an alert, with its reason."),

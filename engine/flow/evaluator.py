@@ -33,6 +33,7 @@ from engine.model.labels import Labels
 from engine.model.ports import Point, Recorder, Source, Store, Writer
 from engine.model.rule import Absence, AlertingRule, RecordingRule, Rule, RuleGroup
 from engine.model.settings import Settings
+from engine.model.verdict import Verdicts
 from engine.query.ahead import AheadSource
 
 
@@ -57,6 +58,7 @@ class RuleStatus:
         default_factory=dict
     )  # of the newest evaluation, by alert
     quality: Mapping[str, float] = field(default_factory=dict)  # how well its detector has been doing
+    verdicts: Verdicts | None = None  # of the newest evaluation
 
 
 class _Round(NamedTuple):
@@ -238,6 +240,7 @@ class Evaluator:
             if after is not None and begins and not self._budgets.spend(rule.id, now.slot):
                 tracker.hold_back(after.labels)
         self._publish(rule.id, tracker, found, outcome.verdicts.quality)
+        self.status[rule.id].verdicts = outcome.verdicts
         self._tell(changed, now.slot)
         now.changed.update([rule.id] if changed else ())
         if self._recorder is None and self._writer is None:

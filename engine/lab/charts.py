@@ -78,22 +78,22 @@ def _chart(rule: AlertingRule, test: TestGroup, story: Story) -> Iterator[str]:
         yield f"{rule.alert}: nothing to draw, {signal} has no samples"
         return
     yield f"{rule.alert}: {signal}"
-    plot = _Plot(window.times - story.start.timestamp(), np.array(rows), threshold, _way(rule, moment, story))
+    plot = Plot(window.times - story.start.timestamp(), np.array(rows), threshold, _way(rule, moment, story))
     yield from plot.lines(unit_of(signal).show)
     yield timeline(rule.alert, story, moment.at - story.start).strip()
 
 
-def _way(rule: AlertingRule, moment: Moment, story: Story) -> _Way | None:
+def _way(rule: AlertingRule, moment: Moment, story: Story) -> Way | None:
     """Return the line of a forecast: from the level of the moment to the bound."""
     now = (moment.at - story.start).total_seconds()
     for alert in named(moment, rule.alert):
         details = alert.details
         if {"eta", "level", "bound"} <= details.keys():
-            return _Way(now, now + details["eta"], details["level"], details["bound"])
+            return Way(now, now + details["eta"], details["level"], details["bound"])
     return None
 
 
-class _Way(NamedTuple):
+class Way(NamedTuple):
     """The way to a bound: seconds from the test's start, and the signal's unit."""
 
     start: float
@@ -103,13 +103,14 @@ class _Way(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Plot:
+class Plot:
     """One chart; times in seconds from the test's start."""
 
     times: Floats
     rows: Floats  # one a series
     threshold: float | None
-    way: _Way | None
+    way: Way | None
+    when: Callable[[float], str] = lambda seconds: str(Duration(seconds=round(seconds)))
 
     def lines(self, show: Callable[[float], str]) -> Iterator[str]:
         """Yield the chart, its axes, and what its dots mean."""
@@ -129,11 +130,12 @@ class _Plot:
             height = high - (index + 1) * (high - low) / len(drawn)  # at the bottom of the line
             yield f"{show(height):>12} ┤{line}".rstrip("\u2800 ")
         yield f"{'':12} └{'─' * _WIDTH}"
-        yield f"{'':14}0s{Duration(seconds=round(end))!s:>{_WIDTH - 2}}"
+        begin = self.when(0)
+        yield f"{'':14}{begin}{self.when(end):>{_WIDTH - len(begin)}}"
         if self.threshold is not None:
             yield f"{'':14}dotted: threshold {show(self.threshold)}"
         if self.way is not None:
-            yield f"{'':14}dotted: forecast, {show(self.way.bound)} at {Duration(seconds=round(self.way.end))}"
+            yield f"{'':14}dotted: forecast, {show(self.way.bound)} at {self.when(self.way.end)}"
 
     def _end(self) -> float:
         """Return where the time axis ends: a forecast may reach beyond the test, but not by more than half."""

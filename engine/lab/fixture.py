@@ -25,7 +25,7 @@ from engine.lab.files import bench_of
 from engine.lab.story import Story
 from engine.lab.tester import live
 from engine.lang.promql.parse import parse
-from engine.lang.promql.syntax import RangeSelector, Selector, Subquery, walk
+from engine.lang.promql.syntax import Call, RangeSelector, Selector, Subquery, walk
 from engine.lang.readable import plural
 from engine.load.decode import MAX_BYTES
 from engine.load.rules import read_rules
@@ -42,6 +42,10 @@ WHOLE = 30_000
 MOST_TESTS, MOST_SAMPLES = 10, 200_000  # of one rule; of one test
 _AFTER = timedelta(hours=1)  # how much of a long alert is shown
 _LEARNED_FROM = timedelta(minutes=15)
+_DATED = frozenset(
+    {"time", "timestamp", "minute", "hour", "day_of_week", "day_of_month", "day_of_year", "days_in_month"}
+    | {"month", "year"}
+)
 
 
 class _Asked(NamedTuple):
@@ -50,6 +54,7 @@ class _Asked(NamedTuple):
     selectors: tuple[str, ...]
     back: timedelta
     ranges: bool  # whether it looks at ranges of samples
+    dated: bool  # whether it matters what time it is
 
 
 @dataclass(slots=True)
@@ -61,6 +66,7 @@ class _Test:
     end: datetime
     step: timedelta
     series: Window
+    dated: bool  # whether the test must be at its time; promtool knows `start_timestamp` since 3.9 only
     moments: list[datetime]  # at which alerts are looked at
     alerts: dict[datetime, list[Alert]] = field(default_factory=dict)
 
@@ -119,7 +125,7 @@ class Fixture:
                 samples = f"{series.values.size:,} samples, more than {MOST_SAMPLES:,}"
                 notes.append(f"{record.rule.alert} at {start:%Y-%m-%d %H:%M}: no test: {samples}")
                 continue
-            yield _Test(record, start, end, step, series, moments)
+            yield _Test(record, start, end, step, series, asked.dated, moments)
 
     def _asked(self, rule: AlertingRule) -> _Asked:
         """Return what a rule asks for, also by way of the recording rules of its files."""
@@ -132,20 +138,23 @@ class Fixture:
         exprs, seen = [rule.expr, *rule.inputs.values()], set[str]()
         selectors: dict[str, None] = {}
         back, ranges = rule.detect.lookback + rule.detect.step + rule.hold, False
+        dated = bool(rule.detect.lookback)
         while exprs:
             for node in walk(parse(exprs.pop())):
                 if isinstance(node, RangeSelector | Subquery):
                     back += timedelta(milliseconds=node.length_ms)
                     ranges = True
+                dated |= isinstance(node, Call) and node.function in _DATED
                 if isinstance(node, Selector):
                     back += timedelta(milliseconds=max(0, node.shift.offset_ms))
+                    dated |= node.shift.at is not None
                     name = next((each.value for each in node.matchers if each.name == METRIC_NAME), "")
                     if name in recorded and name not in seen:
                         seen.add(name)
                         exprs.append(recorded[name])
                     elif name not in recorded:
                         selectors[_text_of(node)] = None
-        return _Asked(tuple(selectors), back, ranges)
+        return _Asked(tuple(selectors), back, ranges, dated)
 
     def _step(self, asked: _Asked, record: Record) -> timedelta:
         """Return how far samples lie apart: as evaluations do, or as scrapes do if these are more."""
@@ -223,7 +232,8 @@ class Fixture:
         for test in tests:
             yield f"  - name: {json.dumps(test.name)}"
             yield f"    interval: {Duration.of(test.step)}"
-            yield f"    start_timestamp: {test.start.timestamp():.3f}"
+            if test.dated:
+                yield f"    start_timestamp: {test.start.timestamp():.3f}"
             yield "    input_series:"
             for row, labels in enumerate(test.series.labels):
                 yield f"      - series: {json.dumps(str(labels), ensure_ascii=False)}"
