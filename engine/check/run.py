@@ -100,7 +100,7 @@ def _inputs(node: MappingNode, rule: AlertingRule) -> Iterator[Query]:
     """Yield the further PromQL of a rule: what its detector needs, and what confirms it."""
     detect = node.get("detect")
     own = detect.get(detector.name_of(rule.detect)) if isinstance(detect, MappingNode) else None
-    for name in rule.detect.inputs:
+    for name in (*rule.detect.inputs, *rule.histories):
         written = own.get(name) if isinstance(own, MappingNode) else own
         if (query := _query(written)) is not None:
             yield query

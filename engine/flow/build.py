@@ -48,7 +48,9 @@ def load(settings_file: str | None) -> Loaded:
 
 
 def _asked(rule: Rule) -> list[str]:
-    return [rule.expr, *rule.inputs.values()] if isinstance(rule, AlertingRule) else [rule.expr]
+    if not isinstance(rule, AlertingRule):
+        return [rule.expr]
+    return [rule.expr, *rule.inputs.values(), *rule.histories.values()]
 
 
 def with_made(groups: Sequence[RuleGroup], source: Source) -> tuple[Source, set[str]]:

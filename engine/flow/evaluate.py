@@ -47,6 +47,9 @@ def evaluate(
     """
     signal = fetch(expr, rule.detect, history or source, at, passed=passed)
     inputs = {name: source.instant(text, at) for name, text in rule.inputs.items()}
+    for name, text in rule.histories.items():
+        lookback, step = rule.detect.lookback, rule.detect.step
+        inputs[name] = _look_back(text, "avg", history or source, at - passed % step, lookback, step)
     try:
         verdicts = rule.detect.judge(signal, inputs, at, memory)
     except EngineError:
@@ -139,8 +142,14 @@ def fetch(
     """
     if not detect.lookback:
         return source.instant(expr, at)
-    if detect.over is not None:
-        expr = over_step(expr, detect.over, detect.step)
-    steps = (detect.lookback if lookback is None else lookback) // detect.step
-    end = at - passed % detect.step
-    return source.range(expr, end - steps * detect.step, end, detect.step)
+    length = detect.lookback if lookback is None else lookback
+    return _look_back(expr, detect.over, source, at - passed % detect.step, length, detect.step)
+
+
+def _look_back(
+    expr: str, over: str | None, source: Source, end: datetime, lookback: timedelta, step: timedelta
+) -> Window:
+    """Return the history of `expr` until `end`, each point what `over` makes of its step."""
+    if over is not None:
+        expr = over_step(expr, over, step)
+    return source.range(expr, end - lookback // step * step, end, step)

@@ -151,7 +151,7 @@ def reads_made(test: TestGroup, groups: Sequence[RuleGroup]) -> bool:
     asked = {rule.expr for rule in rules} | {it.expr for it in test.promql_expr_test}
     for rule in rules:
         if isinstance(rule, AlertingRule):
-            asked |= {*rule.inputs.values()}
+            asked |= {*rule.inputs.values(), *rule.histories.values()}
             if any("query" in text for text in (*rule.annotations.values(), *rule.labels.values())):
                 return True
     try:

@@ -21,7 +21,7 @@ from engine.load.records import Decoder, Invalid, Reader, schema, suggest
 from engine.load.tests import PROMTOOL_INTERVAL, REFUSED, readers_of_tests
 from engine.model.duration import Duration
 from engine.model.labels import METRIC_NAME
-from engine.model.ports import Rewriter
+from engine.model.ports import Cautious, Rewriter
 from engine.model.rule import Absence, AlertingRule, RecordingRule, Rule, RuleGroup
 from engine.model.testing import TestFile, TestGroup
 from engine.registry import detector
@@ -204,6 +204,8 @@ def _read_alerting(decoder: Decoder, node: MappingNode) -> AlertingRule:
     # A rule without `detect` is Prometheus': whatever its expression returns is bad.
     given = {} if node.has("detect") else {"detect": detector.get("present")()}
     rule = decoder.record(node, AlertingRule, given=given)
+    if rule.remediate is not None and isinstance(rule.detect, Cautious):
+        rule = replace(rule, detect=rule.detect.before_acting())
     if not rule.alert:
         decoder.report(node, "an alert's name cannot be empty")
     _check_details(decoder, node, rule)
@@ -237,7 +239,7 @@ def _check_inputs(decoder: Decoder, node: Node, rule: AlertingRule) -> None:
     if isinstance(rule.detect, Rewriter):
         _check_rewriting(decoder, node, rule)
         return
-    inputs: Mapping[str, str] = rule.detect.inputs
+    inputs = {**rule.inputs, **rule.histories}
     written = (
         next(iter(node.entries.values())).value if isinstance(node, MappingNode) and node.entries else None
     )

@@ -112,6 +112,28 @@ class Rewriter(Protocol):
 
 
 @runtime_checkable
+class Comparer(Protocol):
+    """A detector that also looks back at other signals."""
+
+    @property
+    def histories(self) -> Mapping[str, str]:
+        """Further PromQL of which it needs the history, by name: as long and as fine as the signal's.
+
+        Each point is the mean of its step. The answers are among the inputs.
+        """
+        ...
+
+
+@runtime_checkable
+class Cautious(Protocol):
+    """A detector that ought to be surer where a playbook follows."""
+
+    def before_acting(self) -> Self:
+        """Return itself as it is then; what the rule says outright stays."""
+        ...
+
+
+@runtime_checkable
 class Dependent(Protocol):
     """A detector that reads the alerts of other rules."""
 

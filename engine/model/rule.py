@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from engine.model.duration import Duration
-from engine.model.ports import Detector, Enricher, Rewriter
+from engine.model.ports import Comparer, Detector, Enricher, Rewriter
 
 
 class Origin(NamedTuple):
@@ -97,6 +97,11 @@ class AlertingRule:
     def inputs(self) -> Mapping[str, str]:
         """The further PromQL that its detector needs at the instant, by name."""
         return self.detect.inputs_of(self.expr) if isinstance(self.detect, Rewriter) else self.detect.inputs
+
+    @property
+    def histories(self) -> Mapping[str, str]:
+        """The further PromQL of which its detector needs the history, by name."""
+        return self.detect.histories if isinstance(self.detect, Comparer) else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,20 @@ class Window:
         return np.where(self.present[:, -1], self.values[:, -1], np.nan)
 
 
+def rows_for(answer: Window, labels: Sequence[Labels]) -> NDArray[np.intp]:
+    """Return the row of `answer` that belongs to each of `labels` [n], -1 where there is none or more than one.
+
+    Names of metrics do not matter. A single series without labels belongs to all.
+    """
+    names = [name.unnamed for name in answer.labels]
+    if len(names) == 1 and not names[0]:
+        return np.zeros(len(labels), dtype=np.intp)
+    found: dict[Labels, int] = {}
+    for row, name in enumerate(names):
+        found[name] = -1 if name in found else row
+    return np.array([found.get(name.unnamed, -1) for name in labels], dtype=np.intp)
+
+
 def instant_of(seconds: float) -> datetime:
     """Return Unix `seconds` as an instant in UTC."""
     return datetime.fromtimestamp(seconds, UTC)

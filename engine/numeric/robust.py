@@ -47,6 +47,12 @@ def deviation(values: Floats) -> Floats:
     return SD_PER_MAD * median(np.abs(values - median(values)[..., None]))
 
 
+def largest(values: Floats) -> Floats:
+    """Return the largest size |x| over the last axis [...], 0 where there is none."""
+    found: Floats = np.max(np.abs(values), axis=-1, where=~np.isnan(values), initial=0.0)
+    return found
+
+
 def quantile(values: Floats, share: float) -> Floats:
     """Return the value over the last axis [...] that a `share` of them, 0 to 1, is not above.
 

@@ -40,6 +40,11 @@ class Votes(NamedTuple):
             memory.rows(labels, "since"),
         )
 
+    def due(self, at: float, every: float) -> Bools:
+        """Tell which series [n] were not heard within the last `every` seconds."""
+        heard = (self.cast <= at + 1e-6) & (at - self.cast < _LATE * every)
+        return ~heard
+
     def columns(self) -> dict[str, Floats]:
         """Return them as columns of a memory."""
         return {"scores": self.scores, "cast": self.cast, "since": self.since}
@@ -55,7 +60,7 @@ class Votes(NamedTuple):
         scores = np.where(future[:, None], np.nan, self.scores)
         cast = np.where(future, np.nan, self.cast)
         since = np.where(self.since > at + 1e-6, np.where(self.bad, at, np.nan), self.since)
-        due = ~np.isnan(score) & ~(at - cast < _LATE * every)
+        due = ~np.isnan(score) & self.due(at, every)
         scores = np.where(due[:, None], np.column_stack([scores[:, 1:], score]), scores)
         cast = np.where(due, at, cast)
         with np.errstate(invalid="ignore"):

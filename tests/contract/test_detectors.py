@@ -17,6 +17,7 @@ from engine.detect.burn_rate import BurnRate
 from engine.detect.changepoint import Changepoint
 from engine.detect.composite import Composite
 from engine.detect.forecast import Direction, Forecast
+from engine.detect.leak import Leak, Preset, Seasonality
 from engine.detect.outlier import Outlier, Scale
 from engine.detect.present import Present
 from engine.detect.rate_of_change import RateOfChange
@@ -25,7 +26,7 @@ from engine.detect.stale import Stale
 from engine.errors import DetectError
 from engine.model.duration import Duration
 from engine.model.labels import Labels
-from engine.model.ports import Rewriter
+from engine.model.ports import Comparer, Rewriter
 from engine.model.series import Window, instant_of
 from engine.model.verdict import NOTHING, Memory
 from engine.registry import detector
@@ -53,6 +54,15 @@ EXAMPLES = {
     "changepoint upwards": Changepoint(direction="up", min_shift=0.1, min_rel_shift=0.1),
     "rate of change": RateOfChange(per_hour=0.1),
     "rate of change of the level": RateOfChange(relative=0.1, lookback=Duration(minutes=10)),
+    "leak": Leak(bound="limit", load="work"),
+    "leak of four hours": Leak(
+        preset=Preset.SENSITIVE,
+        seasonality=Seasonality.NONE,
+        bound=2.0,
+        min_slope_per_hour=0.01,
+        lookback=Duration(hours=4),
+        step=Duration(minutes=1),
+    ),
     "absent": Absent(),
     "seasonal": Seasonal(),
     "seasonal in summer time": Seasonal(
@@ -102,7 +112,8 @@ EACH = pytest.mark.parametrize("values", SERIES.values(), ids=SERIES.keys())
 
 def asked(example):
     """What the example asks for beside the signal, by name."""
-    return example.inputs_of("rate(signal[5m])") if isinstance(example, Rewriter) else example.inputs
+    inputs = example.inputs_of("rate(signal[5m])") if isinstance(example, Rewriter) else example.inputs
+    return {**inputs, **example.histories} if isinstance(example, Comparer) else inputs
 
 
 def window(values, example, *, copies=None, newest=NOW):

@@ -210,3 +210,32 @@ def test_a_season_is_learned_from_the_history_and_what_is_unlike_it_fires():
     found, fitted = bad(engine(), range(2, 120))
     assert (found, fitted) == (list(range(97, 106)), 1.0)
     assert source.asked.count(timedelta(days=5)) == 2  # again after a day, not after the restart
+
+
+LEAKS = """
+groups:
+  - name: g
+    interval: 10s
+    rules:
+      - alert: A
+        expr: memory
+        detect: {leak: {load: work, lookback: 24m, step: 15s, bound: 1e3}}
+"""
+
+
+def test_a_leak_is_told_from_growth_that_comes_of_the_work_whose_history_it_asks_for():
+    play = Play(
+        LEAKS,
+        {
+            'memory{pod="leaky"}': "100+1x400",
+            'memory{pod="busy"}': "100+1x400",
+            'work{pod="leaky"}': "40 44 38 42x100 41x300",
+            'work{pod="busy"}': "40+0.4x400",
+        },
+    )
+    play.states(160)
+    firing = [alert for alert in play.engine.alerts() if alert.name == "A"]
+    assert [alert.labels["pod"] for alert in firing] == ["leaky"]
+    assert firing[0].details["slope_per_hour"] == pytest.approx(360, rel=0.01)
+    play.restart()
+    assert play.state() == "F"

@@ -243,3 +243,23 @@ def test_folders_globs_and_paths_name_each_file_once(tmp_path):
 def test_a_path_that_cannot_be_read_is_a_problem(tmp_path, name):
     with pytest.raises(LoadError):
         load_rules([tmp_path / name])
+
+
+def test_a_detector_is_surer_where_a_playbook_follows_unless_the_rule_says_how_sure():
+    text = """
+groups:
+  - name: g
+    rules:
+      - {alert: A, expr: x, detect: leak}
+      - {alert: B, expr: x, detect: leak, remediate: {playbook: p}}
+      - {alert: C, expr: x, detect: {leak: {preset: sensitive}}, remediate: {playbook: p}}
+"""
+    (group,) = read_rules("f", text.encode(), []).groups
+    assert [rule.detect.preset for rule in group.rules] == [None, "strict", "sensitive"]
+
+
+def test_the_promql_of_a_detectors_histories_is_checked():
+    text = "groups: [{name: g, rules: [{alert: A, expr: x, detect: {leak: {load: 'sum(', bound: 'y('}}}]}]"
+    first, second = problems_of(text)
+    assert "'bound'" in first or "'load'" in first
+    assert first != second
