@@ -238,4 +238,4 @@ def test_a_leak_is_told_from_growth_that_comes_of_the_work_whose_history_it_asks
     assert [alert.labels["pod"] for alert in firing] == ["leaky"]
     assert firing[0].details["slope_per_hour"] == pytest.approx(360, rel=0.01)
     play.restart()
-    assert play.state() == "F"
+    assert play.states(1) == "F"
