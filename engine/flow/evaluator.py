@@ -159,7 +159,7 @@ class Evaluator:
         group = self.groups[group_id]
         made = {rule.record for rule in group.rules if isinstance(rule, RecordingRule)}
         ahead = AheadSource(
-            self._source,
+            self._history,
             interval_of(group),
             slots[-1] - group.query_offset,
             growing=made | {"ALERTS", "ALERTS_FOR_STATE"},

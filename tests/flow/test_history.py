@@ -66,3 +66,19 @@ def test_a_restart_fetches_it_whole():
     play.restart()
     play.states(2)
     assert [count for _, count in counted[0].points] == [121, 31, 121, 31]
+
+
+def test_slots_that_passed_are_caught_up_with_from_what_is_kept():
+    counted = []
+
+    def wrap(source):
+        counted.append(Counted(source))
+        return counted[-1]
+
+    play = Play(RULES.replace("step: 10s", "step: 20s"), {"m": "0+0.2x400"}, wrap=wrap)
+    play.states(2)
+    slots = [play.at + number * STEP for number in range(20)]
+    assert play.engine.catch_up("rules.yaml;g", slots) == 20
+    points = [count for expr, count in counted[0].points if expr == "m"]
+    assert points[0] == 61
+    assert set(points[1:]) == {15, 16}, "five minutes, and the step that has passed at every second slot"
