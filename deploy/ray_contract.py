@@ -45,6 +45,7 @@ BOUNDED = frozenset(
 )
 """Labels whose values Ray's code enumerates."""
 FOREIGN = re.compile(r"(process|python|target)_|ray_app_|scrape_|up$")
+CUMULATIVE = "cumulative"  # a gauge that only grows
 OVERFLOW = "otel_metric_overflow"
 _UNITS = (
     (r"_(milliseconds|ms)$", "ms"), (r"_(seconds|s)$", "s"),
@@ -115,11 +116,22 @@ def main() -> None:
     rows = {row["name"]: row for row in read_rows(path)} if path.exists() else {}
     for name, seen in found.items():
         rows[name] = merged(rows.get(name), seen.row(name))
-    for name in sorted(panel_names(arguments.package)) if arguments.package else ():
-        if name not in rows and name.rpartition("_")[0] not in rows:
-            rows[name] = {"name": name}
+    if arguments.package:
+        _add_panels(rows, arguments.package)
     write_rows(path, rows.values())
     print(f"{path}: {len(rows)} metrics, {len(found)} of them seen now")  # noqa: T201, a command's answer
+
+
+def _add_panels(rows: dict[str, dict[str, str]], package: Path) -> None:
+    """Add the metrics that only Ray's dashboards name, and mark gauges of which they take a rate."""
+    panels = read_panels(package)
+    for name in sorted(panel_names(panels)):
+        if name not in rows and re.sub(r"_(sum|count)$", "", name) not in rows:
+            rows[name] = {"name": name}
+    for name in set(re.findall(r"\b(?:rate|increase)\((ray_\w+)", panels)) & rows.keys():
+        row = rows[name]
+        if row.get("type") == "gauge" and CUMULATIVE not in row["flags"]:
+            row["flags"] = f"{row['flags']} {CUMULATIVE}".strip()
 
 
 def _scrape(arguments: argparse.Namespace, found: dict[str, Seen]) -> str:
@@ -196,15 +208,17 @@ def _pairs(written: str) -> Iterator[tuple[str, set[str]]]:
         yield name, set(values.split("|"))
 
 
-def panel_names(package: Path) -> set[str]:
-    """Return the metrics that the dashboards in Ray's package ask for; histograms by their own name."""
-    found: set[str] = set()
-    for path in (package / "dashboard" / "modules" / "metrics" / "dashboards").glob("*.py"):
-        for name in re.findall(
-            r"\b(?:ray|autoscaler)_[a-z0-9_]*[a-z0-9](?=\s*[{\[])", path.read_text(encoding="utf-8")
-        ):
-            found.add(re.sub(r"_(bucket|sum)$", "", name))
-    return found
+def read_panels(package: Path) -> str:
+    """Return the source of the dashboards in Ray's package."""
+    folder = package / "dashboard" / "modules" / "metrics"
+    pages = sorted([*folder.glob("*.py"), *folder.glob("dashboards/*.py")])
+    return "\n".join(page.read_text(encoding="utf-8") for page in pages)
+
+
+def panel_names(panels: str) -> set[str]:
+    """Return the metrics that dashboards ask for; histograms by their own name."""
+    named = re.findall(r"\b(?:ray|autoscaler)_[a-z0-9_:]*[a-z0-9](?=\s*[{\[])", panels)
+    return {re.sub(r"_(bucket|sum)$", "", name) for name in named}
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:

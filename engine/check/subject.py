@@ -17,7 +17,7 @@ from engine.model.rule import AlertingRule, RecordingRule, RuleGroup
 from engine.ray.contract import Contract, Series
 
 MASK = "\ue000"  # stands for each character of a template inside PromQL
-_RAY_NAME = re.compile(r"(ray|autoscaler)_")
+_RAY_NAME = re.compile(r"(ray|autoscaler|engine_ray)_")
 _RAY_WORD = re.compile(r"(?<![a-z])ray", re.IGNORECASE)
 
 

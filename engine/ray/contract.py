@@ -42,6 +42,7 @@ class Metric:
     born_at_one: bool = False  # its first sample is the first event: `increase` does not see it
     dropped: frozenset[str] = frozenset()  # labels that Ray leaves out by default
     source: str = ""  # the label whose values each count the same things
+    offsets: bool = False  # the sources offset each other: some are below 0
     once: str = ""  # of those the value that counts each thing once
     help: str = ""
 
@@ -186,6 +187,7 @@ def read_row(row: Mapping[str, str]) -> Metric:
         resets=row["resets"],
         cumulative="cumulative" in row["flags"].split(),
         born_at_one="born-at-1" in row["flags"].split(),
+        offsets="offsets" in row["flags"].split(),
         dropped=frozenset(row["dropped"].split()),
         source=row["source"].partition("=")[0],
         once=row["source"].partition("=")[2],

@@ -1,9 +1,9 @@
-"""Lookback, step, horizon and season that do not fit each other, or the metric."""
+"""Lookback, step, horizon and seasons that do not fit each other, or the metric."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from engine.check.registering import rule_check
 from engine.check.subject import Note, Severity, Spot, Subject, World
@@ -11,40 +11,65 @@ from engine.load.nodes import MappingNode, Node, ScalarNode
 from engine.model.duration import Duration
 from engine.model.rule import AlertingRule
 
-_FEWEST = 10  # points of history
+_LEAST, _FEW = 3, 10  # points of history: without so many nothing can be told, with so few hardly anything
 _FARTHEST = 4  # lookbacks ahead
-_SEASONS = 2
+_SEASONS = 2  # of history at least: one to learn, one to tell it from chance
+_RETENTION = Duration(days=15)  # Prometheus' default
 
 
 @rule_check("detect/windows")
 def windows(subject: Subject, world: World) -> Iterator[Note]:
     """Hold the durations of a detector against each other and against the metric's publish period."""
-    if not isinstance(subject.rule, AlertingRule) or not subject.rule.detect.lookback:
+    if not isinstance(subject.rule, AlertingRule):
         return
-    detector = subject.rule.detect
-    lookback, step = detector.lookback, detector.step
-    if step and lookback < _FEWEST * step:
-        message = f"a lookback of {lookback} at a step of {step} is fewer than {_FEWEST} points"
-        yield _note(subject, "step", Severity.ERROR, message, f"step: {Duration.of(lookback / 60)}")
-    periods = [found.metric.period for each in subject.expr.selectors if (found := world.series(each))]
-    slowest = Duration(seconds=max((each for each in periods if each), default=0))
-    if step and step < slowest:
-        message = f"Ray publishes the metric every {slowest}: at a step of {step} the same sample comes again and again"
-        yield _note(subject, "step", Severity.WARNING, message, f"step: {Duration.of(2 * slowest)}")
-    for name, length in _durations(detector):
-        if name == "horizon" and length > _FARTHEST * lookback:
-            message = f"{length} ahead from {lookback} of history: such forecasts come and go with every bend"
-            yield _note(subject, name, Severity.WARNING, message, f"lookback: {Duration.of(length / 2)}")
-        if name == "season" and lookback < _SEASONS * length:
-            message = f"a season of {length} cannot be told in a lookback of {lookback}"
-            yield _note(subject, name, Severity.ERROR, message, f"lookback: {Duration.of(3 * length)}")
+    keys = _durations(subject.rule.detect)
+    yield from _points(subject, keys)
+    yield from _published(subject, world, keys)
+    if "lookback" not in keys:
+        return
+    lookback, history = keys["lookback"], keys.get("history", keys["lookback"])
+    if (horizon := keys.get("horizon", lookback)) > _FARTHEST * lookback:
+        message = f"{horizon} ahead from {lookback} of history: such forecasts come and go with every bend"
+        yield _note(
+            subject, "horizon", Severity.WARNING, message, f"lookback: {Duration.of(horizon / _FARTHEST)}"
+        )
+    longest = max(getattr(subject.rule.detect, "seasons", ()), default=Duration())
+    if history < _SEASONS * longest:
+        message = f"a season of {longest} cannot be told in {history} of history"
+        rewrite = f"history: {Duration.of(_SEASONS * longest)}"
+        yield _note(subject, "seasons", Severity.ERROR, message, rewrite)
+    if history > _RETENTION:
+        message = f"{history} of history is more than the {_RETENTION} that Prometheus keeps by default"
+        key = "history" if "history" in keys else "lookback"
+        yield _note(subject, key, Severity.WARNING, message, f"{key}: {_RETENTION}")
 
 
-def _durations(detector: object) -> Iterator[tuple[str, Duration]]:
-    for each in dataclasses.fields(detector):  # type: ignore[arg-type]
-        value = getattr(detector, each.name)
-        if isinstance(value, Duration):
-            yield each.name, value
+def _points(subject: Subject, keys: Mapping[str, Duration]) -> Iterator[Note]:
+    """Note a history of hardly any points."""
+    lookback, step = keys.get("lookback"), keys.get("step")
+    if not lookback or not step or lookback >= _FEW * step:
+        return
+    severity = Severity.ERROR if lookback < _LEAST * step else Severity.WARNING
+    message = f"a lookback of {lookback} at a step of {step} is {lookback // step} points"
+    yield _note(subject, "step", severity, message, f"step: {Duration.of(lookback / 60)}")
+
+
+def _published(subject: Subject, world: World, keys: Mapping[str, Duration]) -> Iterator[Note]:
+    """Note durations shorter than the time from one publication of a metric to the next."""
+    periods = [found.metric.period or 0.0 for each in subject.expr.selectors if (found := world.series(each))]
+    slowest = Duration(seconds=max(periods, default=0.0))
+    for key, least in (("step", slowest), ("after", Duration.of(2 * slowest))):
+        if (length := keys.get(key)) and length < least:
+            message = (
+                f"Ray publishes the metric every {slowest}, so a {key!r} of {length} sees gaps or repeats"
+            )
+            yield _note(subject, key, Severity.WARNING, message, f"{key}: {Duration.of(3 * slowest)}")
+
+
+def _durations(detector: object) -> dict[str, Duration]:
+    assert dataclasses.is_dataclass(detector)
+    values = ((each.name, getattr(detector, each.name)) for each in dataclasses.fields(detector))
+    return {name: value for name, value in values if isinstance(value, Duration)}
 
 
 def _note(subject: Subject, key: str, severity: Severity, message: str, rewrite: str) -> Note:

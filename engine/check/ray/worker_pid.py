@@ -8,6 +8,11 @@ from engine.check.registering import query_check
 from engine.check.subject import Note, Query, Severity, World, equals
 from engine.lang.promql.syntax import selected_metric
 
+_ACTORS = {
+    "ray_component_cpu_percentage": "engine_ray_actor_cpu_cores",
+    "ray_component_rss_bytes": "engine_ray_actor_rss_bytes",
+}
+
 
 @query_check("ray/worker-pid")
 def worker_pid(query: Query, world: World) -> Iterator[Note]:
@@ -24,5 +29,14 @@ def worker_pid(query: Query, world: World) -> Iterator[Note]:
                     "selected; the figures of one actor are the probe's"
                 )
                 spot = query.at(query.places.matcher(selector, index))
-                rewrite = f'sum by (ip) ({name}{{Component="{equals(selector, "Component") or "ray::…"}"}})'
+                component = equals(selector, "Component") or "ray::…"
+                rewrite = _of_actors(name, component)
                 yield Note(Severity.ERROR, message, spot, rewrite)
+
+
+def _of_actors(name: str, component: str) -> str:
+    """Return the probe's series of each actor of the class, or else the sum over its processes on a node."""
+    actors = _ACTORS.get(name)
+    if actors is not None:
+        return f'{actors}{{class_name="{component.removeprefix("ray::")}"}}'
+    return f'sum by (ip) ({name}{{Component="{component}"}})'
