@@ -45,6 +45,6 @@ def _kept(root: Node, name: str) -> str:
         if not inner:
             return ""
         node = inner[0]
-    if node.grouping.by:
+    if node.grouping.by and name not in node.grouping.labels:
         return f"{node.operator} by ({', '.join((*node.grouping.labels, name))}) (…)"
     return ""
