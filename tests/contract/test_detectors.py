@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.detect.absent import Absent
+from engine.detect.anomaly import Anomaly, Season
+from engine.detect.anomaly import Direction as Side
 from engine.detect.burn_rate import BurnRate
 from engine.detect.changepoint import Changepoint
 from engine.detect.composite import Composite
@@ -48,6 +50,11 @@ EXAMPLES = {
         horizon=Duration(minutes=1),
         min_samples=3,
     ),
+    "anomaly": Anomaly(lookback=Duration(hours=4), step=Duration(minutes=1)),
+    "anomaly of any direction, without a season": Anomaly(
+        direction=Side.BOTH, season=Season.NONE, min_rel_dev=0.1, min_samples=10
+    ),
+    "anomaly of hours": Anomaly(direction=Side.DOWN, lookback=Duration(days=7), step=Duration(hours=1)),
     "outlier": Outlier(by=(), min_members=3, lookback=Duration(hours=4), step=Duration(minutes=1)),
     "outlier in small groups": Outlier(by=("__name__",), min_members=3, scale=Scale.LINEAR, min_dev=0.01),
     "changepoint": Changepoint(),

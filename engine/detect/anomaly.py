@@ -1,0 +1,248 @@
+"""One that is not like its own past: beyond what it did at this time of day, beyond what it did lately, or a jump.
+
+How much beyond is measured by the series' own tail of such excesses, so that what is wild by nature must be wilder
+still. A series that has been so before, and recovered by itself, must be worse than then to be told with the same
+urgency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from engine.errors import DetectError
+from engine.model.duration import Duration
+from engine.model.series import Bools, Floats, Window
+from engine.model.verdict import NOTHING, Memory, Persist, Verdicts
+from engine.numeric.episodes import Episodes
+from engine.numeric.innovation import innovations
+from engine.numeric.robust import is_tied, median
+from engine.numeric.season import Range, lagged_range, trailing_range
+from engine.numeric.tail import Tail, tail
+from engine.numeric.votes import Votes
+from engine.registry import detector
+
+_PERIODS = (1, 2, 3, 7)  # periods back at which a seasonal series is looked up
+_NEAR = 900.0  # seconds around them, at most _NEAR_STEPS steps
+_NEAR_STEPS = 3
+_LATELY = 3 * 86_400.0  # seconds whose range a series is held against
+_TAIL = 0.005  # of the excesses make the tail
+_JUMPS = 0.1  # of the jumps are large
+_FLOOR = 0.01  # of the level: no tail is taken to be thinner
+_GAP = 5  # steps that are judged before they are learned from
+_LEVELS = 64  # samples that tell a level well enough for a floor
+_FORGIVEN = 16 * 3600.0  # seconds after which an episode's samples are the new usual
+_LEAST_SAMPLES = 60
+_FRESH = 2.5  # steps: a series without a sample in so long is gone
+_ENORMOUS = 1e150  # beyond it differences overflow
+_JUMP = 10.0  # times the large ones: all jumps beyond are one
+_GREATEST = 1e6  # surprise
+
+
+class Direction(StrEnum):
+    """On which side of its past a series is bad."""
+
+    UP = "up"
+    DOWN = "down"
+    BOTH = "both"
+
+
+class Season(StrEnum):
+    """Whether earlier days are looked up at the same time of day."""
+
+    AUTO = "auto"  # once there is a day of history
+    NONE = "none"
+
+
+class _Band(NamedTuple):
+    """How one channel sees the newest samples; fields are [n]."""
+
+    surprise: Floats
+    low: Floats  # of what it is compared with
+    high: Floats
+    tail: Tail
+
+    def beyond(self, surprise: Floats) -> Floats:
+        """Return how far outside [n] a sample would have to be for that surprise."""
+        return self.tail.at(surprise)
+
+
+@detector("anomaly")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Anomaly:
+    """Bad when a series does what it has not done before.
+
+    Three things count: how far the newest sample is outside the range of the samples at the same time one, two,
+    three and seven days ago (give or take 15 minutes); how far it is outside the range of the last three days;
+    and, if it is outside either, how much it jumped. The first two are held against the tail of all such
+    excesses in the lookback, as -ln P. The sum S is divided by 1 + N / 2, where N earlier episodes of this
+    series were as large, and the score is sqrt(2 S): about the number of standard deviations that would be as
+    surprising in normal noise. Bad when it is at least `sensitivity` at `persist.m` of the last `persist.n`
+    steps, and the sample at least `min_dev`, and `min_rel_dev` of what was expected, away from it.
+
+    Nothing is said with fewer than `min_samples` samples, or none lately. Without a day of history only the
+    last days and the jump count, and of a series that is the same most of the time the jump does not. Samples
+    of an episode do not count as usual for 16 hours.
+    """
+
+    direction: Direction = Direction.UP
+    sensitivity: float = 4.0
+    min_dev: float = 0.0
+    min_rel_dev: float = 0.0
+    season: Season = Season.AUTO
+    lookback: Duration = Duration(days=14)
+    step: Duration = Duration(minutes=5)
+    min_samples: int | None = None  # None: 60
+    persist: Persist = Persist()
+    clear: float = 0.5
+
+    over: ClassVar[str | None] = "median"
+    details: ClassVar[Mapping[str, str]] = {
+        "expected": "the middle of what it was at such times before, in the signal's unit",
+        "low": "the lowest that would not be bad, in the signal's unit",
+        "high": "the highest that would not be bad, in the signal's unit",
+        "score": "how surprising the newest sample is, in standard deviations of normal noise",
+    }
+
+    def __post_init__(self) -> None:
+        if not self.sensitivity > 0:
+            raise ValueError(f"sensitivity must be more than 0, not {self.sensitivity:g}")
+        if not 0 <= self.clear <= 1:
+            raise ValueError(f"clear must be a share of the sensitivity, 0 to 1, not {self.clear:g}")
+        for name, least in (("min_dev", self.min_dev), ("min_rel_dev", self.min_rel_dev)):
+            if not least >= 0:
+                raise ValueError(f"{name} must be 0 or more, not {least:g}")
+        if self.step <= Duration():
+            raise ValueError(f"step must be longer than {self.step}")
+        held = self.lookback // self.step + 1
+        if held < _LEAST_SAMPLES:
+            raise ValueError(
+                f"lookback {self.lookback} at step {self.step} holds {held} samples; {_LEAST_SAMPLES} are needed"
+            )
+        if self.min_samples is not None and not 2 * _GAP <= self.min_samples <= held:
+            raise ValueError(f"min_samples must be between {2 * _GAP} and {held}, not {self.min_samples}")
+
+    @property
+    def inputs(self) -> Mapping[str, str]:
+        return {}
+
+    def judge(
+        self, signal: Window, inputs: Mapping[str, Window], at: datetime, memory: Memory = NOTHING
+    ) -> Verdicts:
+        if (np.diff(signal.times) <= 0).any():
+            raise DetectError("anomaly: the times of the signal do not rise")
+        labels, now = signal.labels, at.timestamp()
+        votes = Votes.recall(memory, labels, self.persist)
+        episodes = Episodes.recall(memory, labels)
+        times, values = self._samples(signal.until(at), at)
+        newest = values[:, -1].copy() if values.shape[1] else np.full(len(labels), np.nan)
+        with np.errstate(all="ignore"):  # what overflows is beyond everything
+            bands, surprise = self._score(values, self._usual(times, votes, now))
+            damping = episodes.damping(surprise, now)
+            score = np.sqrt(2 * surprise / damping)
+            figures = self._figures(values, bands, score, damping)
+            least = np.maximum(self.min_dev, self.min_rel_dev * np.abs(figures["expected"]))
+            matters = ~(np.abs(newest - figures["expected"]) < least)
+        enough = np.count_nonzero(~np.isnan(values), axis=1) >= (self.min_samples or _LEAST_SAMPLES)
+        known = enough & ~np.isnan(newest)
+        rate = np.where(known, np.where(matters, score, 0.0) / self.sensitivity, np.nan)
+        votes = votes.take(rate, now, persist=self.persist, every=self._every(), clear=self.clear)
+        episodes = episodes.note(np.where(known & matters, surprise, 0.0), now)
+        return Verdicts(
+            labels,
+            votes.bad & known,
+            known,
+            newest,
+            {name: np.where(known & np.isfinite(column), column, np.nan) for name, column in figures.items()},
+            memory=Memory(labels, {**votes.columns(), **episodes.columns()}, at=now),
+        )
+
+    def _every(self) -> float:
+        return self.step.total_seconds()
+
+    def _samples(self, window: Window, at: datetime) -> tuple[Floats, Floats]:
+        """Return the times [m] of the lookback and the samples at them [n, m], none if the newest is old."""
+        step, now = self.step.total_seconds(), at.timestamp()
+        recent = window.times >= now - self.lookback.total_seconds() - 0.5 * step
+        if not window.times.size or window.times[-1] < now - _FRESH * step:
+            recent[:] = False
+        values = window.values[:, recent]
+        usable = window.present[:, recent] & (np.abs(values) < _ENORMOUS)
+        return window.times[recent], np.where(usable, values, np.nan)
+
+    def _usual(self, times: Floats, votes: Votes, now: float) -> Bools | None:
+        """Tell which samples [n, m] may say what is usual: not those of an episode, unless it has lasted long."""
+        going = now - votes.since < _FORGIVEN
+        if not going.any():
+            return None
+        until = np.where(going, votes.since - self.persist.n * self.step.total_seconds(), np.inf)
+        before: Bools = times < until[:, None]
+        return before
+
+    def _score(self, values: Floats, usual: Bools | None) -> tuple[tuple[_Band, _Band], Floats]:
+        """Return the bands of the season and of the last days, and how surprising [n] the newest samples are."""
+        step = self.step.total_seconds()
+        learned = values if usual is None else np.where(usual, values, np.nan)
+        sparse = np.abs(values[:, :: max(1, values.shape[1] // _LEVELS)])
+        floor = _FLOOR * np.nan_to_num(median(sparse))
+        lately = self._band(values, trailing_range(learned, round(_LATELY / step), _GAP), usual, floor)
+        seasonal = lately
+        surprise = lately.surprise
+        day = round(86_400 / step)
+        if self.season is Season.AUTO and values.shape[1] > day:
+            near = min(max(1, round(_NEAR / step)), _NEAR_STEPS, max(day // 8, 1))
+            seasonal = self._band(
+                values, lagged_range(learned, [day * periods for periods in _PERIODS], near), usual, floor
+            )
+            surprise = surprise + seasonal.surprise
+        jump = np.minimum(self._jump(values, learned, floor), _JUMP)
+        surprise = np.where(surprise > 0, surprise + jump, 0.0)
+        return (seasonal, lately), np.clip(np.nan_to_num(surprise), 0.0, _GREATEST)
+
+    def _band(self, values: Floats, band: Range, usual: Bools | None, floor: Floats) -> _Band:
+        if not values.shape[1]:
+            nothing = np.full(len(values), np.nan)
+            return _Band(nothing, nothing, nothing, tail(values, _TAIL, floor))
+        outside = band.exceedance(
+            values, up=self.direction is not Direction.DOWN, down=self.direction is not Direction.UP
+        )
+        past = outside[:, :-_GAP] if usual is None else np.where(usual, outside, np.nan)[:, :-_GAP]
+        fitted = tail(past, _TAIL, floor)
+        return _Band(fitted.surprise(outside[:, -1]), band.low[:, -1], band.high[:, -1], fitted)
+
+    def _jump(self, values: Floats, learned: Floats, floor: Floats) -> Floats:
+        """Return the newest jump [n], over the large ones of the lookback; 0 of a series that hardly moves."""
+        if values.shape[1] <= 2 * _GAP:
+            return np.zeros(len(values))
+        jumps = innovations(values)
+        if self.direction is Direction.UP:
+            newest = jumps[:, -1]
+        elif self.direction is Direction.DOWN:
+            newest = -jumps[:, -1]
+        else:
+            newest = np.abs(jumps[:, -1])
+        sizes = np.abs(np.where(np.isnan(learned), np.nan, jumps))[:, :-_GAP]
+        large = np.maximum(tail(sizes, _JUMPS, floor).threshold, floor)
+        ratio = np.where(np.isfinite(large) & (large > 0), np.maximum(newest, 0.0) / large, 0.0)
+        return np.where(is_tied(sizes), 0.0, np.nan_to_num(ratio))
+
+    def _figures(
+        self, values: Floats, bands: tuple[_Band, _Band], score: Floats, damping: Floats
+    ) -> dict[str, Floats]:
+        """Return what `details` names [n], not finite where a series has no such figure."""
+        seasonal, lately = bands
+        band = _choose(~np.isnan(seasonal.high), seasonal, lately)
+        needed = 0.5 * self.sensitivity**2 * damping
+        far = np.where(~np.isnan(seasonal.high), seasonal.beyond(needed), lately.beyond(needed))
+        low = np.where(self.direction is Direction.UP, np.nan, band[0] - far)
+        high = np.where(self.direction is Direction.DOWN, np.nan, band[1] + far)
+        return {"expected": band[0] + 0.5 * (band[1] - band[0]), "low": low, "high": high, "score": score}
+
+
+def _choose(first: Bools, one: _Band, other: _Band) -> tuple[Floats, Floats]:
+    return np.where(first, one.low, other.low), np.where(first, one.high, other.high)
