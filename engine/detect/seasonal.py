@@ -31,7 +31,8 @@ _FLOOR = 0.02  # of the level: nobody minds less
 _FORGIVEN = 16 * 3600.0  # seconds after which what is unusual is thought to be usual
 _ENORMOUS = 1e150  # beyond it differences overflow
 _THERE = 0.7  # of the history must be there for a fit
-_BETTER = 0.9  # of the spread without it: a season that leaves more is none
+_BETTER = 0.9  # of the mean error without it: a season that leaves more is none
+_BESIDE = 1  # steps on either side that also say how much is usual at this time
 _STRONG = 0.9  # the quantile that stands for the size of what a season leaves, and of what it explains
 _PROFILE, _SCALE, _SLOPE, _STRENGTH = "profile", "scale", "slope", "strength"
 
@@ -48,9 +49,20 @@ class _Fit(NamedTuple):
     """What was learned of each of n series, in the signal's unit; NaN where nothing was."""
 
     profile: Floats  # [n, p]: what the season adds in each step of the longest period
-    scale: Floats  # [n]: the spread of what neither season nor level explain, of days that were not fitted
+    scale: Floats  # [n, d]: the spread of what neither explain, in each step of the shortest season
     slope: Floats  # [n]: of the level, per step
     strength: Floats  # [n]: 0, no season, to 1, nothing else
+
+
+class _Season(NamedTuple):
+    """What was learned of one series of about unit size."""
+
+    profile: Floats  # [p]
+    wider: (
+        Floats  # [d]: how many times the usual spread is usual in each step of the shortest season, 1 or more
+    )
+    slope: float
+    strength: float
 
 
 @detector("seasonal")
@@ -63,7 +75,7 @@ class Seasonal:
     not fitted. What is expected is the season's value now plus the level, the median of the last `lookback`
     without the season and moved on with the trend. Bad when the newest step is `sensitivity` spreads or more from
     it, and `min_dev` and `min_rel_dev` of what is expected. The spread is that of such differences on days that
-    were not fitted, and at least 2 % of the level.
+    were not fitted, at least 2 % of the level, and wider at times of day when it usually is.
 
     Nothing is said before the first fit, with less than 70 % of the history, without a quarter of the
     lookback, or without a sample now. More than `max_series` are refused. Steps in an episode do not count for the
@@ -71,7 +83,7 @@ class Seasonal:
     """
 
     direction: Direction = Direction.BOTH
-    sensitivity: float = 6.0
+    sensitivity: float = 4.0
     min_dev: float = 0.0
     min_rel_dev: float = 0.0
     seasons: tuple[Duration, ...] = (Duration(days=1), Duration(days=7))
@@ -138,11 +150,11 @@ class Seasonal:
         labels, every = window.labels, self.step.total_seconds()
         fit = self._recall(memory, window)
         votes = Votes.recall(memory, labels, self.persist)
-        newest, expected = self._expect(window, fit, votes.since, now)
+        newest, expected, scale = self._expect(window, fit, votes.since, now)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            score = np.where(fit.scale > 0, (newest - expected) / fit.scale, np.nan)
+            score = np.where(scale > 0, (newest - expected) / scale, np.nan)
         width = np.maximum(
-            self.sensitivity * fit.scale, np.fmax(self.min_dev, self.min_rel_dev * np.abs(expected))
+            self.sensitivity * scale, np.fmax(self.min_dev, self.min_rel_dev * np.abs(expected))
         )
         rate = self._rate(score, newest, expected, width)
         votes = votes.take(rate, now, persist=self.persist, every=every, clear=self.clear)
@@ -162,7 +174,7 @@ class Seasonal:
             known,
             newest,
             details,
-            quality={"fitted": float(np.count_nonzero(~np.isnan(fit.scale))) / len(labels)} if labels else {},
+            quality={"fitted": float(np.count_nonzero(~np.isnan(fit.slope))) / len(labels)} if labels else {},
             memory=Memory(labels, {**votes.columns(), **columns}, memory.shared, at=now),
         )
 
@@ -172,7 +184,12 @@ class Seasonal:
         steps, first = self._steps(window.times), 0
         if len(steps):
             first = int(steps[0])
-        learned = _Fit(np.full((len(window), self._period), np.nan), *np.full((3, len(window)), np.nan))
+        size = len(window)
+        learned = _Fit(
+            np.full((size, self._period), np.nan),
+            np.full((size, self._day), np.nan),
+            *np.full((2, size), np.nan),
+        )
         for row in range(len(window)):
             usable = window.present[row] & (np.abs(window.values[row]) < _ENORMOUS)
             values = _on_grid(np.where(usable, window.values[row], np.nan), steps - first)
@@ -194,6 +211,11 @@ class Seasonal:
         """The longest season, in steps."""
         return int(self.seasons[-1] // self.step)
 
+    @property
+    def _day(self) -> int:
+        """The shortest season, in steps."""
+        return int(self.seasons[0] // self.step)
+
     def _checked(self, signal: Window, at: datetime) -> Window:
         if (np.diff(signal.times) <= 0).any():
             raise DetectError("seasonal: the times of the signal do not rise")
@@ -207,7 +229,8 @@ class Seasonal:
     def _recall(self, memory: Memory, window: Window) -> _Fit:
         return _Fit(
             memory.rows(window.labels, _PROFILE, self._period),
-            *(memory.rows(window.labels, name) for name in (_SCALE, _SLOPE, _STRENGTH)),
+            memory.rows(window.labels, _SCALE, self._day),
+            *(memory.rows(window.labels, name) for name in (_SLOPE, _STRENGTH)),
         )
 
     def _steps(self, times: Floats) -> NDArray[np.intp]:
@@ -218,20 +241,21 @@ class Seasonal:
         passed: NDArray[np.intp] = np.floor(local / self.step.total_seconds() + 1e-6).astype(np.intp)
         return passed
 
-    def _expect(self, window: Window, fit: _Fit, since: Floats, now: float) -> tuple[Floats, Floats]:
-        """Return the newest step of each series [n], and what is expected of it; NaN where they are unknown."""
+    def _expect(self, window: Window, fit: _Fit, since: Floats, now: float) -> tuple[Floats, Floats, Floats]:
+        """Return the newest step of each series [n], what is expected of it, and the spread; NaN if unknown."""
         step = self.step.total_seconds()
         recent = window.times > now - self.lookback.total_seconds() - 1.5 * step
         times = window.times[recent]
         if not len(times) or now - times[-1] > 1.5 * step:
-            return np.full(len(window), np.nan), np.full(len(window), np.nan)
+            return np.full(len(window), np.nan), np.full(len(window), np.nan), np.full(len(window), np.nan)
         samples = window.values[:, recent]
         values = np.where(window.present[:, recent] & (np.abs(samples) < _ENORMOUS), samples, np.nan)
-        season = fit.profile[:, self._steps(times) % self._period]
+        steps = self._steps(times)
+        season = fit.profile[:, steps % self._period]
         going = now - since < _FORGIVEN
         usual = times < np.where(going, since - step, np.inf)[:, None]
         level = self._level(values[:, :-1], season[:, :-1], fit.slope, usual[:, :-1])
-        return values[:, -1], season[:, -1] + level
+        return values[:, -1], season[:, -1] + level, fit.scale[:, steps[-1] % self._day]
 
     def _level(self, values: Floats, season: Floats, slope: Floats, usual: Bools) -> Floats:
         """Return what each series [n] would be one step later without its season."""
@@ -257,18 +281,19 @@ class Seasonal:
         scaled = (values - centre) / size
         floor = _FLOOR * abs(float(centre)) / size
         held = max(self.seasons[0], self.history / 5) // self.step
-        best: tuple[float, tuple[int, ...]] = (math.inf, ())
-        for periods in self._choices(len(values) - held):
-            width = self._held_out(scaled, first, held, periods, floor)
-            if width < (_BETTER if periods else 1.0) * best[0]:
-                best = width, periods
-        width, periods = best
-        if not math.isfinite(width):
+        least, periods, rest = math.inf, tuple[int, ...](), np.empty(0)
+        for choice in self._choices(len(values) - held):
+            wrong = self._held_out(scaled, first, held, choice)
+            error = float(np.mean(np.abs(wrong))) if len(wrong) >= held / 2 else math.inf
+            if error < (_BETTER if choice else 1.0) * least:
+                least, periods, rest = error, choice, wrong
+        width = float(spread(rest, relative=0.0, least=floor))
+        if not width > 0:
             return
-        profile, slope, strength = self._fitted(scaled, first, periods)
-        learned.profile[row] = profile * size
-        learned.slope[row], learned.strength[row] = slope * size, strength
-        learned.scale[row] = width * size
+        season = self._fitted(scaled, first, periods)
+        learned.profile[row] = season.profile * size
+        learned.slope[row], learned.strength[row] = season.slope * size, season.strength
+        learned.scale[row] = season.wider * width * size
 
     def _choices(self, size: int) -> list[tuple[int, ...]]:
         """Return the seasons to choose from, in steps: none, then more and more of them."""
@@ -276,41 +301,36 @@ class Seasonal:
         fitting = [period for period in periods if 2 * period <= size]
         return [tuple(fitting[:count]) for count in range(len(fitting) + 1)]
 
-    def _fitted(self, values: Floats, first: int, periods: tuple[int, ...]) -> tuple[Floats, float, float]:
-        """Return the profile [p] of the seasons, the slope of the level per step, and the seasons' strength."""
+    def _fitted(self, values: Floats, first: int, periods: tuple[int, ...]) -> _Season:
+        """Return the seasons of `values[m]`, of which the first is that of step `first`."""
+        day = self._day
         if not periods:
-            return np.zeros(self._period), 0.0, 0.0
+            return _Season(np.zeros(self._period), np.ones(day), 0.0, 0.0)
         longest = periods[-1]
         parts = decompose(_filled(values, longest), periods)
         # The newest cycle: a season that changes is expected to be as it was last.
-        newest = parts.seasonal[-longest:]
-        phase = (first + len(values) - longest + np.arange(longest)) % longest
-        cycle = np.empty(longest)
-        cycle[phase] = newest
-        day = periods[0]
+        profile = np.resize(_turned(parts.seasonal[-longest:], first + len(values) - longest), self._period)
         slope = median(parts.trend[day:] - parts.trend[:-day]) / day
-        rest = quantile(np.abs(parts.rest), _STRONG)
+        rest = np.where(np.isnan(values), np.nan, np.abs(parts.rest))
         whole = quantile(np.abs(parts.seasonal + parts.rest), _STRONG)
-        strength = 1 - (rest / whole) ** 2 if whole > 0 else 0.0
-        return np.resize(cycle, self._period), float(slope), float(max(strength, 0.0))
+        strength = 1 - (quantile(rest, _STRONG) / whole) ** 2 if whole > 0 else 0.0
+        return _Season(profile, _wider(rest, first, day), float(slope), float(max(strength, 0.0)))
 
-    def _held_out(
-        self, values: Floats, first: int, held: int, periods: tuple[int, ...], floor: float
-    ) -> float:
-        """Return the spread of what is not as expected on the newest `held` steps, which were not fitted."""
-        profile, slope, _ = self._fitted(values[:-held], first, periods)
+    def _held_out(self, values: Floats, first: int, held: int, periods: tuple[int, ...]) -> Floats:
+        """Return how far the newest `held` steps are from what is expected without them, where that is known."""
         size = self.lookback // self.step
         start = len(values) - held - size
         if start < 0:
-            return math.inf
-        season = profile[(first + start + np.arange(held + size)) % self._period]
+            return np.empty(0)
+        learned = self._fitted(values[:-held], first, periods)
+        season = learned.profile[(first + start + np.arange(held + size)) % self._period]
         rows = np.lib.stride_tricks.sliding_window_view(values[start:], size + 1)
         seasons = np.lib.stride_tricks.sliding_window_view(season, size + 1)
         usual = np.ones((len(rows), size), dtype=np.bool_)
-        level = self._level(rows[:, :-1], seasons[:, :-1], np.full(len(rows), slope), usual)
+        level = self._level(rows[:, :-1], seasons[:, :-1], np.full(len(rows), learned.slope), usual)
         rest = rows[:, -1] - seasons[:, -1] - level
-        width = float(spread(rest, relative=0.0, least=floor))
-        return width if width > 0 and np.count_nonzero(~np.isnan(rest)) >= held / 2 else math.inf
+        known: Floats = rest[~np.isnan(rest)]
+        return known
 
 
 def _on_grid(values: Floats, places: NDArray[np.intp]) -> Floats:
@@ -325,6 +345,29 @@ def _on_grid(values: Floats, places: NDArray[np.intp]) -> Floats:
     count = np.bincount(places[there], minlength=size)
     total = np.bincount(places[there], weights=values[there], minlength=size)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _turned(cycle: Floats, first: int) -> Floats:
+    """Return a cycle of which the first value is that of step `first`, from step 0 on."""
+    return np.roll(cycle, first % len(cycle))
+
+
+def _wider(rest: Floats, first: int, period: int) -> Floats:
+    """Return by how much more than usual |rest[m]| is at each step of the period [d], at least 1.
+
+    So a job that begins now a little earlier and now later is no news, while in quiet hours little is.
+    """
+    padded = np.full(-(-len(rest) // period) * period, np.nan)
+    padded[: len(rest)] = rest
+    cycles = padded.reshape(-1, period)
+    known = np.where(np.isnan(cycles), -1.0, cycles)
+    one_bad_day = known == known.max(axis=0)
+    width = quantile(np.where(one_bad_day, np.nan, cycles).T, _STRONG)
+    width = np.fmax.reduce([np.roll(width, shift) for shift in range(-_BESIDE, _BESIDE + 1)])
+    usual = float(median(width))
+    if not usual > 0:
+        return np.ones(period)
+    return _turned(np.fmax(width / usual, 1.0), first)
 
 
 def _filled(values: Floats, period: int) -> Floats:

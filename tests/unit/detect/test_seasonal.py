@@ -62,11 +62,11 @@ def test_the_course_of_a_day_is_learned_and_expected():
         errors.append(details["expected"] - day(instant(14 + hour / 24).timestamp()))
         assert details["low"] < details["expected"] < details["high"]
         assert details["score"] == pytest.approx(
-            (verdicts.values[0] - details["expected"]) / memory.columns["scale"][0]
+            (verdicts.values[0] - details["expected"]) / memory.columns["scale"][0, hour * 4 % 96]
         )
     assert np.std(errors) < 0.15
     assert details["strength"] > 0.95
-    assert 0.2 < memory.columns["scale"][0] < 0.3
+    assert 0.2 < np.median(memory.columns["scale"]) < 0.35
 
 
 def test_the_course_of_a_week_is_found_where_the_history_holds_four():
@@ -75,7 +75,7 @@ def test_the_course_of_a_week_is_found_where_the_history_holds_four():
     signal = window(times, day(times) * weekend + noise(times))
     memory = fitted(TWO_SEASONS, signal, 28)
     plain = fitted(ONE_DAY, signal, 28)
-    assert memory.columns["scale"][0] < 0.5 * plain.columns["scale"][0]
+    assert np.median(memory.columns["scale"]) < 0.5 * np.median(plain.columns["scale"])
     for days in (28.5, 29.5, 33.4, 34.6):
         expected = judged(TWO_SEASONS, signal, days, memory).details_of(0)["expected"]
         at = times.searchsorted(instant(days).timestamp())
@@ -87,7 +87,7 @@ def test_where_there_is_no_season_none_is_found():
     memory = fitted(ONE_DAY, window(times, 10 + noise(times)), 14)
     assert memory.columns["strength"].tolist() == [0.0]
     assert not memory.columns["profile"].any()
-    assert memory.columns["scale"][0] == pytest.approx(0.2, rel=0.3)
+    assert memory.columns["scale"].tolist() == [[pytest.approx(0.2, rel=0.3)] * 96]
 
 
 def test_a_trend_goes_on():
@@ -166,7 +166,38 @@ def test_bad_days_in_the_history_do_not_count():
     memory = fitted(ONE_DAY, window(times, values), 14)
     good = fitted(ONE_DAY, window(times, day(times) + noise(times)), 14)
     assert np.abs(memory.columns["profile"] - good.columns["profile"]).max() < 0.5
-    assert memory.columns["scale"][0] == pytest.approx(good.columns["scale"][0], rel=0.3)
+    assert np.median(memory.columns["scale"]) == pytest.approx(np.median(good.columns["scale"]), rel=0.3)
+
+
+def test_a_job_that_begins_now_earlier_now_later_is_no_news_but_at_noon_it_is():
+    times = grid(18)
+    rng = np.random.default_rng(6)
+    nights = [2 + rng.choice([-0.5, 0.0, 0.5]) for _ in range(19)]
+    hours, days = (times - times[0]) / 3600 % 24, ((times - times[0]) // DAY).astype(int)
+    begins = np.array(nights)[days]
+    values = 10 + noise(times) + 10 * ((hours >= begins) & (hours < begins + 2))
+    values[96 * 17 + 50 : 96 * 17 + 54] += 10
+    signal = window(times, values)
+    memory, bad = fitted(ONE_DAY, signal, 14), []
+    assert memory.columns["strength"][0] > 0.5
+    for step in range(4 * 96):
+        verdicts = judged(ONE_DAY, signal, 14 + step / 96, memory)
+        memory = verdicts.memory
+        bad += [step] if verdicts.bad[0] else []
+    assert bad[0] == 3 * 96 + 51
+    assert all(3 * 96 + 51 <= step < 3 * 96 + 56 for step in bad)
+
+
+@pytest.mark.parametrize("history", [5, 14])
+def test_a_fit_in_the_middle_of_an_incident_does_not_excuse_it(history):
+    times = grid(16)
+    values = day(times) + noise(times)
+    values[96 * 15 - 4 :] -= 8.0
+    model = Seasonal(seasons=(Duration(days=1),), history=Duration(days=history))
+    signal = window(times[-96 * (history + 1) - 1 :], values[-96 * (history + 1) - 1 :])
+    before, within = fitted(model, signal, 15 - 4 / 96), fitted(model, signal, 15)
+    assert (within.columns["scale"] / before.columns["scale"]).max() < 2
+    assert abs(judged(model, signal, 15 + 1 / 96, within).details_of(0)["score"]) > 8
 
 
 def test_gaps_are_filled_and_too_many_are_too_many():
@@ -174,7 +205,7 @@ def test_gaps_are_filled_and_too_many_are_too_many():
     values = day(times) + noise(times)
     values[np.random.default_rng(3).random(len(times)) < 0.2] = np.nan
     memory = fitted(ONE_DAY, window(times, values), 14)
-    assert 0.15 < memory.columns["scale"][0] < 0.35
+    assert 0.15 < np.median(memory.columns["scale"]) < 0.35
     values[: 96 * 5] = np.nan
     assert np.isnan(fitted(ONE_DAY, window(times, values), 14).columns["scale"]).all()
 
