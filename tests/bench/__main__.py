@@ -2,7 +2,15 @@
 
 import sys
 
-from tests.bench import bench_peers, bench_probe, bench_promql, bench_shifts, bench_speed, bench_test_rule
+from tests.bench import (
+    bench_peers,
+    bench_probe,
+    bench_promql,
+    bench_seasonal,
+    bench_shifts,
+    bench_speed,
+    bench_test_rule,
+)
 
 if __name__ == "__main__":
     # Processes first: a child's peak of memory begins with that of its parent, which is small as yet.
@@ -12,6 +20,7 @@ if __name__ == "__main__":
         bench_probe.report,
         bench_peers.report,
         bench_shifts.report,
+        bench_seasonal.report,
         bench_speed.report,
     ):
         for line in table():
