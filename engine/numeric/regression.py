@@ -8,9 +8,11 @@ Pairs grow with the square of the points, so reduce long series to a few dozen b
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engine.model.series import Bools, Floats
 from engine.numeric.robust import SD_PER_MAD, median
@@ -37,8 +39,17 @@ def theil_sen(times: Floats, values: Floats) -> Floats:
 
     Theil (1950), Sen (1968). A point is missing where its value is NaN; times rise along each row.
     """
-    earlier, later = np.triu_indices(values.shape[-1], 1)
+    earlier, later = _pairs(values.shape[-1])
     return median((values[:, later] - values[:, earlier]) / (times[:, later] - times[:, earlier]))
+
+
+@lru_cache(maxsize=16)  # some hundred points are ten thousands of pairs
+def _pairs(count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the places of the earlier and of the later point of all pairs; not to be written to."""
+    earlier, later = np.triu_indices(count, 1)
+    for places in (earlier, later):
+        places.setflags(write=False)
+    return earlier, later
 
 
 def lag_one_autocorrelation(residuals: Floats) -> Floats:
