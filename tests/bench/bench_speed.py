@@ -1,7 +1,7 @@
 """What an evaluation of ten thousand series costs: fetch from a real Prometheus, read, judge, and the whole tick.
 
-One core and one BLAS thread are what counts (`OPENBLAS_NUM_THREADS=1`). Each figure is the least of several runs: of
-fetches and evaluations the time that passes, of reading and judging that of the processor.
+One core and one BLAS thread are what counts (`OPENBLAS_NUM_THREADS=1`). Each figure is the least of several runs,
+as time that passes, and as time of the processors, Prometheus' included, which other work on the machine disturbs less.
 The series are of Ray's shape: memory of processes, with labels of 200 bytes, in whole bytes, a sample a minute.
 """
 
@@ -13,10 +13,11 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
+import psutil
 
 from deploy.demo import parts
 from deploy.demo.prometheus import Prometheus
@@ -27,7 +28,6 @@ from engine.model.labels import Labels
 from engine.model.ports import Detector
 from engine.model.series import Window
 from engine.model.settings import PrometheusSettings
-from engine.model.verdict import Verdicts
 from engine.query import answer
 from engine.query.matrix import read_rows
 from engine.query.prometheus import PrometheusSource
@@ -40,7 +40,7 @@ SERIES = 10_000
 POINTS = 240
 MORE_POINTS = 960
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000)
-LENGTHS = (60, 120, 240, 480, 960)
+LENGTHS = (120, 240, 480, 960)
 BYTES = 1 << 30
 MINUTE = timedelta(minutes=1)
 END = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -66,6 +66,20 @@ groups:
 """
 
 
+_servers: list[psutil.Process] = []
+
+
+class _Cost(NamedTuple):
+    """Seconds that passed, those of the processors, and what came of it."""
+
+    passed: float
+    worked: float
+    made: Any
+
+    def __add__(self, other: tuple) -> "_Cost":  # type: ignore[override]
+        return _Cost(self.passed + other[0], self.worked + other[1], None)
+
+
 def report() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="speed-", ignore_cleanup_errors=True) as folder:
         flags = ("--query.max-samples=200000000",)
@@ -77,6 +91,8 @@ def report() -> Iterator[str]:
             scrape_interval="1m",
         )
         with server:
+            assert server._child is not None
+            _servers[:] = [psutil.Process(server._child.pid)]
             began = time.perf_counter()
             for size, lot in zip(SIZES, _lots(), strict=True):
                 _load(server.url, size, lot, POINTS + 10)
@@ -99,26 +115,26 @@ def _fetches(url: str) -> Iterator[str]:
     source = PrometheusSource(PrometheusSettings(url=url, max_samples=_NO_LIMIT))
     expr = _of(SERIES)
     body = _body(url, expr)
-    alone, _ = _best(lambda: _body(url, expr))
-    raw, window = _best(lambda: _fetched(source, expr, POINTS))
-    yield f"{SERIES:,} series x {POINTS} points, a point a minute"
-    yield _line(f"Prometheus alone, to the last of {len(body) / 1e6:.0f} MB", alone)
-    yield _line("fetch, all samples", raw)
-    pushed, blocks = _best(lambda: _fetched(source, f"min_over_time({expr}[10m])", 24, 10 * MINUTE))
-    yield _line(f"fetch, the least of ten minutes ({blocks.values.shape[1]} points)", pushed)
-    tail, _ = min((_best(_rolled(source, expr), runs=1) for _ in range(RUNS)), key=lambda found: found[0])
-    yield _line("fetch, the end of what is kept", tail)
     grid = answer.Grid.of(END - (POINTS - 1) * MINUTE, END, MINUTE)
-    plain, _ = _best(lambda: _through_json(body, grid), clock=time.process_time)
-    quick, _ = _best(lambda: _read(body, grid), clock=time.process_time)
     assert read_rows(body) is not None
+    yield f"{SERIES:,} series x {POINTS} points, a point a minute{'':>19}passes  processors"
+    yield _line(f"Prometheus alone, to the last of {len(body) / 1e6:.0f} MB", _best(lambda: _body(url, expr)))
+    raw = _best(lambda: _fetched(source, expr, POINTS))
+    window: Window = raw.made
+    yield _line("fetch, all samples", raw)
+    pushed = _best(lambda: _fetched(source, f"min_over_time({expr}[10m])", 24, 10 * MINUTE))
+    yield _line("fetch, the least of ten minutes (24 points)", pushed)
+    tails = [_best(_rolled(source, expr), runs=1) for _ in range(RUNS)]
+    tail = _Cost(min(one.passed for one in tails), min(one.worked for one in tails), None)
+    yield _line("fetch, the end of what is kept", tail)
+    plain, quick = _best(lambda: _through_json(body, grid)), _best(lambda: _read(body, grid))
     yield _line("read the answer through JSON", plain)
-    yield _line("read it without", quick, f"{plain / quick:.1f} times faster")
-    judged = 0.0
+    yield _line("read it without", quick, f"{plain.worked / quick.worked:.1f} times faster")
+    judged = _Cost(0.0, 0.0, None)
     for name, detect in _detectors(POINTS):
-        seconds, verdicts = _judged(detect, window)
-        judged += seconds
-        yield _line(f"judge {name}", seconds, f"says something of {verdicts.known.mean():.0%}")
+        one = _judged(detect, window)
+        judged += one
+        yield _line(f"judge {name}", one, f"says something of {one.made.known.mean():.0%}")
     yield _line("these together", judged, "floor 0.8 s, aim 0.2 s")
     yield _line("with the fetch of all samples", judged + raw, "floor 2 s, aim 1 s")
     yield _line("with the fetch of the end", judged + tail)
@@ -137,21 +153,19 @@ def _whole(url: str) -> Iterator[str]:
     source = PrometheusSource(PrometheusSettings(url=url, max_samples=_NO_LIMIT))
     engine = build(Loaded(settings=settings, groups=groups, playbooks={}), source=source, store=MemoryStore())
     (group,) = engine.groups
-    took = []
-    for index in range(6):
-        began = time.perf_counter()
-        engine.tick(group, END + (index - 8) * MINUTE)
-        took.append(time.perf_counter() - began)
+    slots = iter([END + (index - 8) * MINUTE for index in range(6)])
+    yield _line(
+        "evaluate a forecast rule, the first time", _best(lambda: engine.tick(group, next(slots)), runs=1)
+    )
+    yield _line("evaluate it again", _best(lambda: engine.tick(group, next(slots)), runs=5))
     assert not engine.status[f"{group};A"].error, engine.status[f"{group};A"].error
-    yield _line("evaluate a forecast rule, the first time", took[0])
-    yield _line("evaluate it again", min(took[1:]))
     source.close()
 
 
 def _curves(url: str) -> Iterator[str]:
     source = PrometheusSource(PrometheusSettings(url=url, max_samples=_NO_LIMIT))
     names = [name for name, _ in _detectors(POINTS)]
-    yield f"{'':>22}{'fetch':>10}" + "".join(f"{name:>10}" for name in names)
+    yield f"{'seconds of processors':<22}{'fetch':>10}" + "".join(f"{name:>10}" for name in names)
     by_size = [_costs(source, _of(size), POINTS) for size in SIZES]
     for size, costs in zip(SIZES, by_size, strict=True):
         yield f"{size:>6,} series x {POINTS:<4}" + "".join(f"{seconds:>9.3f}s" for seconds in costs)
@@ -165,8 +179,8 @@ def _curves(url: str) -> Iterator[str]:
 
 def _costs(source: PrometheusSource, expr: str, points: int) -> list[float]:
     """Return the seconds of a fetch, then of each detector on what came."""
-    seconds, window = _best(lambda: _fetched(source, expr, points))
-    return [seconds, *(_judged(detect, window)[0] for _, detect in _detectors(points))]
+    fetched = _best(lambda: _fetched(source, expr, points))
+    return [fetched.worked, *(_judged(detect, fetched.made).worked for _, detect in _detectors(points))]
 
 
 def _exponents(sizes: Sequence[int], costs: Sequence[Sequence[float]]) -> str:
@@ -188,14 +202,14 @@ def _detectors(points: int) -> Iterator[tuple[str, Detector]]:
             yield name, group.rules[0].detect
 
 
-def _judged(detect: Detector, window: Window) -> tuple[float, Verdicts]:
-    """Return the seconds of one judgement, with the notes of the one before, on all points of the window."""
+def _judged(detect: Detector, window: Window) -> _Cost:
+    """Measure one judgement, with the notes of the one before, on all points of the window."""
     times = END.timestamp() - detect.step.total_seconds() * np.arange(len(window.times))[::-1]
     signal = Window(window.labels, times, window.values, window.present)
     nothing = Window((), times[-1:], np.empty((0, 1)), np.empty((0, 1), dtype=np.bool_))
     inputs = dict.fromkeys(detect.inputs, nothing)
     before = detect.judge(signal, inputs, END - detect.step)
-    return _best(lambda: detect.judge(signal, inputs, END, before.memory), clock=time.process_time)
+    return _best(lambda: detect.judge(signal, inputs, END, before.memory))
 
 
 def _fetched(source: PrometheusSource, expr: str, points: int, step: timedelta = MINUTE) -> Window:
@@ -218,22 +232,26 @@ def _read(body: bytes, grid: answer.Grid) -> Window:
     return answer.range_window([(grid, answer.read_answer(200, body, ""))], grid, _NO_LIMIT, "")
 
 
-def _best(
-    work: Callable[[], Any], *, runs: int = RUNS, clock: Callable[[], float] = time.perf_counter
-) -> tuple[float, Any]:
-    """Return the least seconds of several runs, and what came of the last."""
-    least, made = np.inf, None
+def _best(work: Callable[[], Any], *, runs: int = RUNS) -> _Cost:
+    """Return the least that several runs cost, and what came of the last."""
+    passed = worked = np.inf
+    made = None
     for _ in range(runs):
         del made
         gc.collect()
-        began = clock()
+        began, before = time.perf_counter(), _processors()
         made = work()
-        least = min(least, clock() - began)
-    return least, made
+        passed, worked = min(passed, time.perf_counter() - began), min(worked, _processors() - before)
+    return _Cost(passed, worked, made)
 
 
-def _line(what: str, seconds: float, remark: str = "") -> str:
-    return f"  {what:<52}{seconds:>8.3f} s{'   ' + remark if remark else ''}"
+def _processors() -> float:
+    """Return the seconds that this process and the servers have had of the processors."""
+    return time.process_time() + sum(sum(server.cpu_times()[:2]) for server in _servers)
+
+
+def _line(what: str, cost: _Cost, remark: str = "") -> str:
+    return f"  {what:<48}{cost.passed:>8.3f} s{cost.worked:>8.3f} s{'   ' + remark if remark else ''}"
 
 
 def _of(size: int) -> str:
