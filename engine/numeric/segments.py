@@ -42,6 +42,15 @@ def last_fall(
     size = values.shape[1]
     if size <= over:
         return np.zeros(len(values), dtype=np.intp)
+    foot = np.zeros(len(values), dtype=np.intp)
+    there = ~np.isnan(values)
+    highest = np.max(values, axis=1, where=there, initial=-np.inf)
+    with np.errstate(invalid="ignore", over="ignore"):
+        wide = highest - np.min(values, axis=1, where=there, initial=np.inf) > at_least
+    if not wide.all():  # most series have no room for a fall, and the rest is much work
+        if wide.any():
+            foot[wide] = last_fall(values[wide], at_least[wide], deviations=deviations, over=over)
+        return foot
     filled = calm(carry_forward(values))
     changes = filled[:, over:] - filled[:, :-over]
     falls = changes < -np.maximum(at_least, deviations * deviation(changes))[:, None]

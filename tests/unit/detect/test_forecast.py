@@ -10,6 +10,7 @@ from engine.errors import DetectError
 from engine.model.duration import Duration
 from engine.model.labels import Labels
 from engine.model.series import Window, instant_of
+from engine.model.verdict import NOTHING
 
 NAN = math.nan
 NOW = 1_800_000_000.0
@@ -31,7 +32,16 @@ def bound(**by_instance):
 
 
 def judge(forecast, values, inputs=None, **how):
-    return forecast.judge(signal(values, **how), inputs or {}, instant_of(NOW))
+    """The second of two judgements as far apart as votes are: one alone does not make an alert."""
+    window, inputs = signal(values, **how), inputs or {}
+    at = [NOW - forecast.lookback.total_seconds() / 16, NOW]
+    first = forecast.judge(window, inputs_at(inputs, at[0]), instant_of(at[0]))
+    return forecast.judge(window, inputs, instant_of(at[1]), first.memory)
+
+
+def inputs_at(inputs, at):
+    """The same answers, at another instant."""
+    return {name: Window(one.labels, np.full(1, at), one.values, one.present) for name, one in inputs.items()}
 
 
 def noise(sd, *, seed=1, size=241):
@@ -57,7 +67,7 @@ def test_a_steady_fill_is_bad_with_the_time_that_is_left():
     assert details["level"] == pytest.approx(0.7, abs=0.02)
     assert details["bound"] == 1
     assert details["probability"] > 0.8
-    assert set(details) == set(Forecast.details)
+    assert set(details) == set(Forecast.details) - {"coverage_achieved"}
 
 
 FINE = {
@@ -73,6 +83,8 @@ FINE = {
     "one wild sample": np.where(MINUTES == -30, 50.0, 0.5),
     "one wild sample now": np.where(MINUTES == 0, 50.0, 0.5),
     "one unspeakable sample": np.where(MINUTES == -30, 1e300, 0.5),
+    "below where it was cleaned up": np.where(MINUTES < -120, ramp(1.4, 0.25), ramp(0.75, 0.2))
+    + noise(0.003),
     "full and cleaned up": np.where(MINUTES < -100, ramp(1.3, 0.2), 0.2) + noise(0.003),
 }
 
@@ -91,7 +103,7 @@ BAD = {
     "spiked": ramp(0.75, 0.15) + np.where(np.arange(241) % 20 == 0, 3.0, 0),
     "in steps": 0.3 + 0.1 * np.floor((MINUTES + 240) / 45),
     "flat, then filling": np.maximum(0.2, ramp(0.75, 0.35)) + noise(0.003),
-    "again after a clean-up": np.where(MINUTES < -120, ramp(1.4, 0.25), ramp(0.75, 0.2)) + noise(0.003),
+    "again after a clean-up": np.where(MINUTES < -120, ramp(0.8, 0.1), ramp(0.75, 0.2)) + noise(0.003),
     "reached": np.full(241, 1.0),
     "reached and receding": ramp(1.1, -0.05),
 }
@@ -201,7 +213,7 @@ def puts(mb_per_second, samples):
 
 @pytest.mark.parametrize("before", [0, 20], ids=["new", "idle before"])
 @pytest.mark.parametrize("mb_per_second", [2.5, 4, 5])
-@pytest.mark.parametrize("samples", [10, 12, 15])
+@pytest.mark.parametrize("samples", [11, 12, 15])
 def test_a_store_that_fills_is_seen_within_a_dozen_samples(samples, mb_per_second, before):
     values = np.concatenate([np.zeros(before), puts(mb_per_second, samples)])[-31:]
     verdicts = judge(STORE, values, CAPACITY, step=2.0)
@@ -333,3 +345,101 @@ def test_fewer_samples_are_enough_if_the_rule_says_so():
     values = np.where(MINUTES < -30, NAN, ramp(0.8, 0.3))
     assert not judge(SHARE, values).known[0]
     assert judge(Forecast(bound=1.0, min_samples=20), values).known[0]
+
+
+# With what was noted before.
+
+
+def watch(forecast, rows, *, every=15, bounds=None):
+    """The verdicts on a day or so at a minute, asked every quarter of an hour with four hours before it."""
+    rows = np.atleast_2d(rows)
+    labels = tuple(Labels(instance=f"n{i}") for i in range(len(rows)))
+    memory, found = NOTHING, []
+    for newest in range(240, rows.shape[1], every):
+        at = NOW + 60.0 * newest
+        window = Window.of(labels, at + 60.0 * np.arange(-240, 1), rows[:, newest - 240 : newest + 1])
+        inputs = {} if bounds is None else {"bound": Window.of([Labels()], [at], [[bounds(newest)]])}
+        found.append(forecast.judge(window, inputs, instant_of(at), memory))
+        memory = found[-1].memory
+    return found
+
+
+LONG = np.arange(1441.0)
+JITTER = np.random.default_rng(8).normal(0, 0.003, 1441)
+
+
+def test_one_judgement_makes_no_alert_and_two_do():
+    filling = np.concatenate([ramp(0.6, 0.15), ramp(0.6, 0.15, minutes=np.arange(1.0, 60))])
+    found = watch(SHARE, filling)
+    assert [verdicts.bad[0] for verdicts in found[:3]] == [False, True, True]
+
+
+def test_judgements_closer_than_votes_do_not_add_up():
+    filling = np.concatenate([ramp(0.6, 0.15), ramp(0.6, 0.15, minutes=np.arange(1.0, 30))])
+    found = watch(SHARE, filling, every=1)
+    assert [verdicts.bad[0] for verdicts in found].index(True) in (14, 15)
+
+
+def test_a_store_that_is_cleaned_up_regularly_is_fine_until_it_is_above_that():
+    """From 20 to 80 % within three hours, three times; the last fill goes on."""
+    cycle = 0.2 + 0.6 * ((LONG % 180) / 180)
+    goes_on = np.where(LONG < 900, cycle, 0.2 + 0.6 * (LONG - 900) / 180)[:1130]
+    found = watch(SHARE, np.minimum(goes_on, 1) + JITTER[:1130])
+    hours = [4 + i / 4 for i, verdicts in enumerate(found) if verdicts.bad[0]]
+    assert hours
+    assert min(hours) >= 18  # at 18 h it is at 80 %, at 19 h full
+    assert min(hours) < 19
+
+
+def test_a_peak_at_the_bound_was_no_clean_up():
+    """What was full and restarted is bad again before it is full again."""
+    crash = np.where(LONG < 300, 0.3 + 0.7 * LONG / 300, 0.2 + 0.7 * (LONG - 300) / 300)[:600]
+    found = watch(SHARE, crash + JITTER[:600])
+    again = [verdicts.bad[0] for verdicts in found][-6:]
+    assert all(again)
+
+
+def test_slopes_that_turned_out_wrong_make_less_sure():
+    """Both rise as fast over the last four hours; one has gone to and fro before."""
+    steady = 0.2 + 0.45 * LONG[:721] / 720
+    restless = steady + 0.06 * np.sin(2 * np.pi * (LONG[:721] - 720) / 300)
+    calm, wild = watch(SHARE, np.stack([steady, restless]) + JITTER[:721])[-1].details["probability_never"]
+    assert wild > calm
+
+
+def test_forecasts_are_scored_when_nearer_levels_are_reached():
+    """Straight fills: what was told comes true, and the intervals hold what they promise."""
+    rates = np.random.default_rng(2).uniform(0.3, 0.7, 40)
+    rows = 0.2 + rates[:, None] * LONG / 1440 + np.random.default_rng(3).normal(0, 0.003, (40, 1441))
+    last = watch(SHARE, rows)[-1]
+    assert last.quality["forecast_scored"] >= 200
+    assert last.quality["forecast_coverage"] >= 0.85
+    assert abs(last.quality["forecast_bias"]) < 0.1
+    assert last.quality["forecast_error"] < 0.15
+    assert last.details["scored"][0] == last.quality["forecast_scored"]
+    assert last.details["coverage_achieved"][0] == last.quality["forecast_coverage"]
+    assert last.details["coverage"][0] == 0.9
+
+
+def test_what_is_noted_stays_small():
+    last = watch(SHARE, np.stack([0.2 + 0.5 * LONG / 1440 + JITTER] * 3))[-1]
+    assert sum(column[0].size for column in last.memory.columns.values()) <= 100
+    assert last.memory.shared["scored"].shape[1] <= 512
+
+
+def test_a_bound_that_moved_begins_anew():
+    """The store is enlarged while the alert is on: what was bad for the smaller one is not for this one."""
+    filling = 0.2 + 0.7 * LONG[:481] / 480
+
+    def grown(minute):
+        return 10.0 if minute >= 450 else 1.0
+
+    found = watch(BY_QUERY, filling + JITTER[:481], bounds=grown)
+    assert found[13].bad[0]
+    assert not found[14].bad[0]
+    assert found[14].known[0]
+
+
+def test_the_clear_mark_is_a_share():
+    with pytest.raises(ValueError, match="clear must be a share of the threshold, 0 to 1, not 2"):
+        Forecast(bound=1, clear=2)
