@@ -3,6 +3,7 @@
 import sys
 
 from tests.bench import (
+    bench_forecast,
     bench_peers,
     bench_probe,
     bench_promql,
@@ -21,6 +22,7 @@ if __name__ == "__main__":
         bench_peers.report,
         bench_shifts.report,
         bench_seasonal.report,
+        bench_forecast.report,
         bench_speed.report,
     ):
         for line in table():
