@@ -15,7 +15,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import NamedTuple
 
-HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
+HISTOGRAM_PARTS = ("_bucket", "_sum", "_count", "_created")
 TARGET_LABELS = frozenset({"instance", "job"})
 """What every scrape adds; relabelling may add any other."""
 RELABELLED = frozenset(
@@ -61,12 +61,12 @@ class Series(NamedTuple):
     """A name that can be asked for: a metric, and which part of it if it is a histogram."""
 
     metric: Metric
-    part: str = ""  # _bucket, _sum, _count
+    part: str = ""  # _bucket, _sum, _count, _created
 
     @property
     def grows(self) -> bool:
         """Whether it is a counter by TYPE, as the parts of a histogram are."""
-        return self.metric.type == "counter" or bool(self.part)
+        return self.metric.type == "counter" or self.part in ("_bucket", "_sum", "_count")
 
     @property
     def labels(self) -> frozenset[str]:

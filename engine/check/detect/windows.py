@@ -1,4 +1,4 @@
-"""Lookback, step, horizon and seasons that do not fit each other, or the metric."""
+"""Lookback, horizon, seasons and steps that do not fit each other, or the metric."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from engine.load.nodes import MappingNode, Node, ScalarNode
 from engine.model.duration import Duration
 from engine.model.rule import AlertingRule
 
-_LEAST, _FEW = 3, 10  # points of history: without so many nothing can be told, with so few hardly anything
 _FARTHEST = 4  # lookbacks ahead
 _SEASONS = 2  # of history at least: one to learn, one to tell it from chance
 _RETENTION = Duration(days=15)  # Prometheus' default
@@ -23,7 +22,6 @@ def windows(subject: Subject, world: World) -> Iterator[Note]:
     if not isinstance(subject.rule, AlertingRule):
         return
     keys = _durations(subject.rule.detect)
-    yield from _points(subject, keys)
     yield from _published(subject, world, keys)
     if "lookback" not in keys:
         return
@@ -42,16 +40,6 @@ def windows(subject: Subject, world: World) -> Iterator[Note]:
         message = f"{history} of history is more than the {_RETENTION} that Prometheus keeps by default"
         key = "history" if "history" in keys else "lookback"
         yield _note(subject, key, Severity.WARNING, message, f"{key}: {_RETENTION}")
-
-
-def _points(subject: Subject, keys: Mapping[str, Duration]) -> Iterator[Note]:
-    """Note a history of hardly any points."""
-    lookback, step = keys.get("lookback"), keys.get("step")
-    if not lookback or not step or lookback >= _FEW * step:
-        return
-    severity = Severity.ERROR if lookback < _LEAST * step else Severity.WARNING
-    message = f"a lookback of {lookback} at a step of {step} is {lookback // step} points"
-    yield _note(subject, "step", severity, message, f"step: {Duration.of(lookback / 60)}")
 
 
 def _published(subject: Subject, world: World, keys: Mapping[str, Duration]) -> Iterator[Note]:

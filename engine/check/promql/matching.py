@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from engine.check.registering import query_check
 from engine.check.shape import metric_of, mismatch
 from engine.check.subject import Note, Query, Severity, World
-from engine.lang.promql.syntax import Binary, walk
+from engine.lang.promql.syntax import SET_OPERATORS, Aggregation, Binary, Grouping, walk
 
 _FULLNESS = (
     "sum by (instance) (ray_object_store_used_memory)"
@@ -36,6 +36,9 @@ def _impossible(query: Query, node: Binary, labels: Mapping[str, bool]) -> Itera
     rewrite = f"sum by ({shared}) ({query.written(left)}) {node.operator} sum by ({shared}) ({query.written(right)})"
     if metric_of(node.left) == "ray_object_store_memory" and node.operator == "/":
         rewrite = _FULLNESS
+    elif isinstance(node.right, Aggregation) and node.right.grouping == Grouping(by=True, labels=()):
+        group = "" if node.operator in SET_OPERATORS else "group_left () "
+        rewrite = f"{query.written(left)} {node.operator} on () {group}{query.written(right)}"
     elif node.matching.grouping.by or node.operator in ("and", "unless") or not shared:
         rewrite = (
             f"{query.written(left)} {node.operator} on ({shared}) {query.written(right)}" if shared else ""

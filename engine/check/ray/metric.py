@@ -22,8 +22,8 @@ def metric(query: Query, world: World) -> Iterator[Note]:
         if name is None or world.knows(name):
             continue
         change = world.contract.change(name)
-        if change is None and world.contract.find(name) is not None:
-            continue
+        if change is None and (world.contract.find(name) is not None or ":" in name):
+            continue  # a colon is how recorded names are told from others
         if is_ray_name(name) or change is not None:
             severity, message, rewrite = _unknown(name, world)
         elif (prefixed := _without_prefix(name, selector, world)) is not None:

@@ -23,12 +23,13 @@ from engine.lang.promql.lexis import (
     tokens,
 )
 from engine.lang.promql.parse import parse
-from engine.lang.promql.syntax import Aggregation, Binary, Call, Node, Selector, children, walk
+from engine.lang.promql.syntax import Aggregation, Binary, Call, Node, Number, Selector, Text, children, walk
 
 _NO_CALL = MODIFIERS | WORD_OPERATORS | {"start", "end"}
 _NO_OPERAND = MODIFIERS - {"by", "without"}  # after whose labels the operand is yet to come
 _LABELS_FOLLOW = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
 _NUMBERS = frozenset({"inf", "nan"})
+_BEFORE_NUMBERS = frozenset({"bool", "+", "-", "("})
 
 
 class Span(NamedTuple):
@@ -81,10 +82,23 @@ class Places:
             return text.whole if text is not None else self.whole
         if isinstance(node, Call | Aggregation) and (word := self._heads.get(id(node))) is not None:
             return Span(word.start, self._end_of_call(word))
-        inner = [self.of(child) for child in children(node)]
+        inner = [self.of(child) for child in children(node) if not isinstance(child, Number | Text)]
+        if isinstance(node, Binary) and (word := self._heads.get(id(node))) is not None:
+            inner += self._numbers(node, self._words.index(word))
         if not inner:
             return self.whole
         return Span(min(each.start for each in inner), max(each.end for each in inner))
+
+    def _numbers(self, node: Binary, index: int) -> Iterator[Span]:
+        """Yield where the operands of the operator at `index` that are mere numbers stand."""
+        if isinstance(node.left, Number):
+            before = self._words[index - 1]
+            yield Span(before.start, before.end)
+        if isinstance(node.right, Number):
+            after = next(
+                each for each in self._words[index + 1 :] if each.text.lower() not in _BEFORE_NUMBERS
+            )
+            yield Span(self._words[index].start, after.end)
 
     def matcher(self, node: Selector, index: int) -> Span:
         """Return where the selector's matcher of that index stands; its name counts as one if it is written."""
