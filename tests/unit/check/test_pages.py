@@ -49,3 +49,14 @@ def test_every_page_is_that_of_a_check_and_in_the_table():
 @pytest.mark.parametrize("check", names())
 def test_a_page_begins_with_the_name_of_its_check(check):
     assert (DOCS / f"{check}.md").read_text().startswith(f"# {check}\n")
+
+
+DETECTORS = sorted((DOCS.parent / "detectors").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", DETECTORS, ids=lambda page: page.stem)
+def test_the_rules_on_the_pages_of_detectors_are_right(page, tmp_path):
+    for block in re.findall(r"```yaml\n(.*?)```", page.read_text(), re.DOTALL):
+        if block.startswith("groups:"):
+            found = findings(block, tmp_path)
+            assert [each for each in found if each.severity is not Severity.ADVICE] == []
