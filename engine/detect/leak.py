@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from engine.errors import DetectError
 from engine.model.duration import Duration
 from engine.model.labels import Labels
-from engine.model.series import Floats, Window, rows_for
+from engine.model.series import Bools, Floats, Window, rows_for
 from engine.model.verdict import NOTHING, Memory, Persist, Verdicts
 from engine.numeric.explained import unexplained
 from engine.numeric.normal import normal_cdf, normal_quantile
@@ -113,7 +113,7 @@ class Leak:
     min_age: Duration | None = None  # None: a 48th of the lookback
     lookback: Duration = Duration(days=1)
     step: Duration = Duration(minutes=5)
-    persist: Persist = Persist(m=2, n=3)
+    persist: Persist = Persist(m=3, n=4)
     clear: float = 0.5
 
     over: ClassVar[str | None] = "min"
@@ -185,13 +185,12 @@ class Leak:
         window, now = signal.until(at), at.timestamp()
         labels, every = window.labels, _PAUSE * self.lookback.total_seconds()
         votes = Votes.recall(memory, labels, self.persist)
-        lowest = self._on_grid(window, now)
-        fresh = ~np.isnan(lowest[:, -_FRESH:]).all(axis=1)
+        fresh = self._is_fresh(window, now)
         due = fresh & votes.due(now, every)
         rows = np.flatnonzero(due)
-        load = self._load_of(labels, inputs, now)[rows]
         with np.errstate(all="ignore"):  # what overflows is left out, and what is missing is not compared
-            look = self._look(lowest[rows], load, now)
+            lowest = self._on_grid(window, rows, now)
+            look = self._look(lowest, self._load_of(labels, rows, inputs, now), now)
         score = _spread_out(look.score, rows, len(labels))
         votes = votes.take(score, now, persist=self.persist, every=every, clear=self.clear)
         known = fresh & ~np.isnan(np.where(due, score, votes.scores[:, -1]))
@@ -219,41 +218,57 @@ class Leak:
         """How many steps are looked at."""
         return self.lookback // self.step
 
-    def _on_grid(self, window: Window, now: float, *, mean: bool = False) -> Floats:
-        """Return the lowest value, or the mean, of each step of the lookback [n, points], NaN where missing."""
-        age = np.floor((now - window.times) / self.step.total_seconds() + _SLACK).astype(np.intp)
-        inside = (age >= 0) & (age < self._points)
+    def _is_fresh(self, window: Window, now: float) -> Bools:
+        """Tell which series [n] have a sample in the last steps."""
+        lately = self._age(window, now) < _FRESH
+        fresh: Bools = np.any(window.present[:, lately] & np.isfinite(window.values[:, lately]), axis=1)
+        return fresh
+
+    def _age(self, window: Window, now: float) -> NDArray[np.intp]:
+        """Return how many whole steps ago each instant of the window was [m]."""
+        return np.floor((now - window.times) / self.step.total_seconds() + _SLACK).astype(np.intp)
+
+    def _on_grid(self, window: Window, rows: NDArray[np.intp], now: float, *, mean: bool = False) -> Floats:
+        """Return of some series the lowest value, or the mean, of each step of the lookback [k, points].
+
+        It is NaN where there is none. Of the row -1 there is never any.
+        """
+        age = self._age(window, now)
+        inside = np.flatnonzero((age >= 0) & (age < self._points))
         columns = self._points - 1 - age[inside]
-        samples = window.values[:, inside]
-        samples = np.where(window.present[:, inside] & np.isfinite(samples), samples, np.nan)
-        grid = np.full((len(window), self._points), np.nan)
+        samples: Floats = window.values[rows][:, inside]
+        there = window.present[rows][:, inside] & np.isfinite(samples) & (rows >= 0)[:, None]
+        samples[~there] = np.nan
         places, starts = np.unique(columns, return_index=True)
+        if len(places) == self._points == len(columns):
+            return samples
+        grid = np.full((len(rows), self._points), np.nan)
         if len(places) == len(columns):
             grid[:, columns] = samples
         elif mean:
-            count = np.add.reduceat((~np.isnan(samples)).astype(np.float64), starts, axis=1)
-            total = np.add.reduceat(np.nan_to_num(samples), starts, axis=1)
-            grid[:, places] = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
+            count = np.add.reduceat(~np.isnan(samples), starts, axis=1, dtype=np.float64)
+            grid[:, places] = np.add.reduceat(np.nan_to_num(samples), starts, axis=1) / count
         else:
             grid[:, places] = np.fmin.reduceat(samples, starts, axis=1)
         return grid
 
-    def _load_of(self, labels: tuple[Labels, ...], inputs: Mapping[str, Window], now: float) -> Floats:
-        """Return the load of each series on the grid [n, points], NaN where it is not known."""
+    def _load_of(
+        self, labels: tuple[Labels, ...], rows: NDArray[np.intp], inputs: Mapping[str, Window], now: float
+    ) -> Floats | None:
+        """Return the load of some series on the grid [k, points], NaN where it is not known."""
         answer = inputs.get("load") if self.load is not None else None
-        if answer is None:
-            return np.broadcast_to(np.nan, (len(labels), self._points))
-        rows = rows_for(answer, labels)
-        grid = np.vstack([self._on_grid(answer, now, mean=True), np.full(self._points, np.nan)])
-        return grid[rows]  # -1 is the row of nothing
+        if answer is None or not len(answer):
+            return None
+        return self._on_grid(answer, rows_for(answer, [labels[row] for row in rows]), now, mean=True)
 
-    def _look(self, lowest: Floats, load: Floats, now: float) -> _Look:
+    def _look(self, lowest: Floats, load: Floats | None, now: float) -> _Look:
         """Return what the floors of `lowest[k, points]` do that `load[k, points]` does not explain."""
         marks = _MARKS[self.preset or Preset.BALANCED]
         size = largest(lowest)
         size[size == 0] = 1.0
         values, history = self._grown_up(lowest / size[:, None])
-        values = unexplained(values, load, blocks=_BLOCKS)
+        if load is not None:
+            values = unexplained(values, load, blocks=_BLOCKS)
         looks = [self._look_at(values, share, size, marks) for share in self._windows(marks)]
         scores = np.stack([look.score for look in looks])
         scores[:, history < self._needed / self.step - _FRESH] = np.nan
@@ -295,19 +310,18 @@ class Leak:
         window = values[:, -span:]
         floors = block_floors(window, _BLOCKS)
         grown = growth(floors)
-        newest = median(floors[:, -3:])
-        record = self._record(values[:, :-span], span, length)
         parts = [
             _ratio(grown.total, marks.level * np.abs(median(floors))),
             grown.quarter / marks.quarter,
             (1 - grown.jump) / (1 - marks.jump),
-            np.where(newest > record, _TOP, 0.0),
         ]
         score = np.clip(np.minimum.reduce(parts), 0.0, _TOP)
         seen = np.count_nonzero(~np.isnan(window), axis=1) >= _COVERAGE * span
         score[~seen] = np.nan
         rows = np.flatnonzero(score >= self.clear)
-        closer = self._closer(floors[rows], share, grown.total[rows], newest[rows] - record[rows], marks)
+        newest = median(floors[rows, -3:])
+        above = newest - self._record(values[rows, :-span], span, length)
+        closer = self._closer(floors[rows], share, grown.total[rows], above, marks)
         score[rows] = np.minimum(score[rows], closer.score)
         hours = self.lookback / Duration(hours=1)
         unit = dict.fromkeys(("slope_per_hour", "slope_low", "slope_high"), size[rows] / hours)
@@ -319,7 +333,7 @@ class Leak:
             score[rows] = np.clip(np.minimum(score[rows], slow), 0.0, _TOP)
         figures = {name: each * unit.get(name, 1.0) for name, each in closer.figures.items()}
         figures |= {
-            "level": newest[rows] * size[rows],
+            "level": newest * size[rows],
             "growth": grown.total[rows] * size[rows],
             "quarter": grown.quarter[rows],
             "score": score[rows],

@@ -83,7 +83,7 @@ FINE = {
 @pytest.mark.parametrize("values", LEAKS.values(), ids=LEAKS.keys())
 @pytest.mark.parametrize("preset", [None, Preset.STRICT])
 def test_what_leaks_is_bad(values, preset):
-    verdicts = judge(Leak(preset=preset), values)
+    verdicts = judge(Leak(preset=preset), values, judgements=8)
     assert verdicts.known[0]
     assert verdicts.bad[0]
 
