@@ -323,15 +323,12 @@ class Leak:
         above = newest - self._record(values[rows, :-span], span, length)
         closer = self._closer(floors[rows], share, grown.total[rows], above, marks)
         score[rows] = np.minimum(score[rows], closer.score)
-        hours = self.lookback / Duration(hours=1)
-        unit = dict.fromkeys(("slope_per_hour", "slope_low", "slope_high"), size[rows] / hours)
-        unit["noise"] = size[rows]
-        slow = (
-            closer.figures["slope_per_hour"] * unit["slope_per_hour"] / (self.min_slope_per_hour or math.inf)
-        )
-        if self.min_slope_per_hour:
-            score[rows] = np.clip(np.minimum(score[rows], slow), 0.0, _TOP)
+        an_hour = size[rows] / (self.lookback / Duration(hours=1))
+        unit = {"slope_per_hour": an_hour, "slope_low": an_hour, "slope_high": an_hour, "noise": size[rows]}
         figures = {name: each * unit.get(name, 1.0) for name, each in closer.figures.items()}
+        if self.min_slope_per_hour:
+            fast = np.clip(figures["slope_per_hour"] / self.min_slope_per_hour, 0.0, _TOP)
+            score[rows] = np.minimum(score[rows], fast)
         figures |= {
             "level": newest * size[rows],
             "growth": grown.total[rows] * size[rows],

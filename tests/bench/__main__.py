@@ -3,6 +3,7 @@
 import sys
 
 from tests.bench import (
+    bench_leak,
     bench_forecast,
     bench_peers,
     bench_probe,
@@ -19,6 +20,7 @@ if __name__ == "__main__":
         bench_test_rule.rows,
         bench_promql.report,
         bench_probe.report,
+        bench_leak.report,
         bench_peers.report,
         bench_shifts.report,
         bench_seasonal.report,

@@ -40,7 +40,7 @@ SERIES = 10_000
 POINTS = 240
 MORE_POINTS = 960
 SIZES = (1_000, 2_000, 5_000, 10_000, 20_000)
-LENGTHS = (120, 240, 480, 960)
+LENGTHS = (120, 240, 480, 960)  # leak wants 96 points or more
 BYTES = 1 << 30
 MINUTE = timedelta(minutes=1)
 END = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -203,12 +203,15 @@ def _detectors(points: int) -> Iterator[tuple[str, Detector]]:
 
 
 def _judged(detect: Detector, window: Window) -> _Cost:
-    """Measure one judgement, with the notes of the one before, on all points of the window."""
+    """Measure one judgement, with the notes of one before, on all points of the window.
+
+    The one before is so long ago that those which judge only now and then are due again.
+    """
     times = END.timestamp() - detect.step.total_seconds() * np.arange(len(window.times))[::-1]
     signal = Window(window.labels, times, window.values, window.present)
     nothing = Window((), times[-1:], np.empty((0, 1)), np.empty((0, 1), dtype=np.bool_))
     inputs = dict.fromkeys(detect.inputs, nothing)
-    before = detect.judge(signal, inputs, END - detect.step)
+    before = detect.judge(signal, inputs, END - max(detect.step, detect.lookback / 24))
     return _best(lambda: detect.judge(signal, inputs, END, before.memory))
 
 
