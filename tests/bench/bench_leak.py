@@ -4,7 +4,7 @@ Made-up series (`scenarios/leak.py`), 72 hours at 90 s, evaluated every 30 minut
 when there is history enough. `leak` runs as it ships, with its memory passed on. A leak is found if the alert is on at
 some time after its onset, and its delay counts from the onset, even where that lies before the first verdict (class `lin`
 leaks from the beginning). An alert on a series that does not leak, or not yet, is false; those of a series within six
-hours are one. Rivals get their rule's usual threshold, or one at which they do best on seed 1, in their favour.
+hours are one. Rivals get their rule's usual threshold, or one at which they did best on other series, in their favour.
 """
 
 import time
