@@ -3,8 +3,8 @@
 import sys
 
 from tests.bench import (
-    bench_leak,
     bench_forecast,
+    bench_leak,
     bench_peers,
     bench_probe,
     bench_promql,
