@@ -32,7 +32,7 @@ _NEAR = 900.0  # seconds around them, at most _NEAR_STEPS steps
 _NEAR_STEPS = 3
 _LATELY = 3 * 86_400.0  # seconds whose range a series is held against
 _TAIL = 0.005  # of the excesses make the tail
-_JUMPS = 0.1  # of the jumps are large
+_LARGE = 0.1  # of the jumps are large
 _FLOOR = 0.01  # of the level: no tail is taken to be thinner
 _GAP = 5  # steps that are judged before they are learned from
 _LEVELS = 64  # samples that tell a level well enough for a floor
@@ -40,7 +40,8 @@ _FORGIVEN = 16 * 3600.0  # seconds after which an episode's samples are the new 
 _LEAST_SAMPLES = 60
 _FRESH = 2.5  # steps: a series without a sample in so long is gone
 _ENORMOUS = 1e150  # beyond it differences overflow
-_JUMP = 10.0  # times the large ones: all jumps beyond are one
+_MOST = 14.0  # times the large ones: all jumps beyond are one
+_REFIT = 8  # steps, in a replay
 _GREATEST = 1e6  # surprise
 
 
@@ -59,17 +60,38 @@ class Season(StrEnum):
     NONE = "none"
 
 
-class _Band(NamedTuple):
-    """How one channel sees the newest samples; fields are [n]."""
+class _Seen(NamedTuple):
+    """What is to be seen of samples, each against those before it; all fields are [n, m]."""
 
-    surprise: Floats
-    low: Floats  # of what it is compared with
-    high: Floats
-    tail: Tail
+    lately: Range
+    season: Range
+    beyond_lately: Floats  # how far outside
+    beyond_season: Floats
+    jumps: Floats  # to the side that is bad, 0 to the other
+    sizes: Floats  # of all jumps
 
-    def beyond(self, surprise: Floats) -> Floats:
-        """Return how far outside [n] a sample would have to be for that surprise."""
-        return self.tail.at(surprise)
+    def part(self, columns: slice) -> _Seen:
+        """Return some columns."""
+        lately, season = (Range(*(edge[:, columns] for edge in band)) for band in self[:2])
+        return _Seen(lately, season, *(each[:, columns] for each in self[2:]))
+
+
+class _Fits(NamedTuple):
+    """What is usual for each of n series."""
+
+    lately: Tail
+    season: Tail
+    large: Floats  # jump [n]; infinite where jumps tell nothing
+
+    def surprise(self, seen: _Seen) -> Floats:
+        """Return how surprising the last of what is seen is [n]."""
+        jump = np.nan_to_num(_last(seen.jumps) / self.large)
+        total = (
+            np.minimum(jump, _MOST)
+            + self.lately.surprise(_last(seen.beyond_lately))
+            + self.season.surprise(_last(seen.beyond_season))
+        )
+        return np.clip(np.nan_to_num(total), 0.0, _GREATEST)
 
 
 @detector("anomaly")
@@ -79,7 +101,7 @@ class Anomaly:
 
     Three things count: how far the newest sample is outside the range of the samples at the same time one, two,
     three and seven days ago (give or take 15 minutes); how far it is outside the range of the last three days;
-    and, if it is outside either, how much it jumped. The first two are held against the tail of all such
+    and how much it jumped, over the large jumps. The first two are held against the tail of all such
     excesses in the lookback, as -ln P. The sum S is divided by 1 + N / 2, where N earlier episodes of this
     series were as large, and the score is sqrt(2 S): about the number of standard deviations that would be as
     surprising in normal noise. Bad when it is at least `sensitivity` at `persist.m` of the last `persist.n`
@@ -142,10 +164,14 @@ class Anomaly:
         times, values = self._samples(signal.until(at), at)
         newest = values[:, -1].copy() if values.shape[1] else np.full(len(labels), np.nan)
         with np.errstate(all="ignore"):  # what overflows is beyond everything
-            bands, surprise = self._score(values, self._usual(times, votes, now))
+            usual = self._usual(times, votes, now)
+            seen = self._seen(values, values if usual is None else np.where(usual, values, np.nan))
+            fits = self._fits(seen, _floor(values), usual)
+            seen = seen.part(slice(-1, None))
+            surprise = fits.surprise(seen)
             damping = episodes.damping(surprise, now)
             score = np.sqrt(2 * surprise / damping)
-            figures = self._figures(values, bands, score, damping)
+            figures = self._figures(seen, fits, score, damping)
             least = np.maximum(self.min_dev, self.min_rel_dev * np.abs(figures["expected"]))
             matters = ~(np.abs(newest - figures["expected"]) < least)
         enough = np.count_nonzero(~np.isnan(values), axis=1) >= (self.min_samples or _LEAST_SAMPLES)
@@ -184,65 +210,78 @@ class Anomaly:
         before: Bools = times < until[:, None]
         return before
 
-    def _score(self, values: Floats, usual: Bools | None) -> tuple[tuple[_Band, _Band], Floats]:
-        """Return the bands of the season and of the last days, and how surprising [n] the newest samples are."""
+    def surprises(self, values: Floats) -> Floats:
+        """Return how surprising each of `values[n, m]`, a step apart, was when it came [n, m], undamped.
+
+        What successive judgements would have thought, without their memory of episodes; tails are fitted anew
+        every eighth step only, which makes years of history affordable.
+        """
+        found = np.zeros(values.shape)
+        held = self.lookback // self.step + 1
+        with np.errstate(all="ignore"):
+            seen = self._seen(values, values)
+            for first in range(self.min_samples or _LEAST_SAMPLES, values.shape[1], _REFIT):
+                window = slice(max(0, first - held), first + 1)
+                fits = self._fits(seen.part(window), _floor(values[:, window]))
+                for column in range(first, min(first + _REFIT, values.shape[1])):
+                    found[:, column] = fits.surprise(seen.part(slice(column, column + 1)))
+        return found
+
+    def _seen(self, values: Floats, learned: Floats) -> _Seen:
+        """Return what is to be seen of all samples: `values` [n, m], of which `learned`, not NaN, are usual."""
         step = self.step.total_seconds()
-        learned = values if usual is None else np.where(usual, values, np.nan)
-        sparse = np.abs(values[:, :: max(1, values.shape[1] // _LEVELS)])
-        floor = _FLOOR * np.nan_to_num(median(sparse))
-        lately = self._band(values, trailing_range(learned, round(_LATELY / step), _GAP), usual, floor)
-        seasonal = lately
-        surprise = lately.surprise
         day = round(86_400 / step)
-        if self.season is Season.AUTO and values.shape[1] > day:
-            near = min(max(1, round(_NEAR / step)), _NEAR_STEPS, max(day // 8, 1))
-            seasonal = self._band(
-                values, lagged_range(learned, [day * periods for periods in _PERIODS], near), usual, floor
-            )
-            surprise = surprise + seasonal.surprise
-        jump = np.minimum(self._jump(values, learned, floor), _JUMP)
-        surprise = np.where(surprise > 0, surprise + jump, 0.0)
-        return (seasonal, lately), np.clip(np.nan_to_num(surprise), 0.0, _GREATEST)
-
-    def _band(self, values: Floats, band: Range, usual: Bools | None, floor: Floats) -> _Band:
-        if not values.shape[1]:
-            nothing = np.full(len(values), np.nan)
-            return _Band(nothing, nothing, nothing, tail(values, _TAIL, floor))
-        outside = band.exceedance(
-            values, up=self.direction is not Direction.DOWN, down=self.direction is not Direction.UP
-        )
-        past = outside[:, :-_GAP] if usual is None else np.where(usual, outside, np.nan)[:, :-_GAP]
-        fitted = tail(past, _TAIL, floor)
-        return _Band(fitted.surprise(outside[:, -1]), band.low[:, -1], band.high[:, -1], fitted)
-
-    def _jump(self, values: Floats, learned: Floats, floor: Floats) -> Floats:
-        """Return the newest jump [n], over the large ones of the lookback; 0 of a series that hardly moves."""
-        if values.shape[1] <= 2 * _GAP:
-            return np.zeros(len(values))
+        lags = [day * periods for periods in _PERIODS] if self.season is Season.AUTO else []
+        near = min(max(1, round(_NEAR / step)), _NEAR_STEPS, max(day // 8, 1))
+        up, down = self.direction is not Direction.DOWN, self.direction is not Direction.UP
+        lately = trailing_range(learned, round(_LATELY / step), _GAP)
+        seasonal = lagged_range(learned, lags, near)
         jumps = innovations(values)
-        if self.direction is Direction.UP:
-            newest = jumps[:, -1]
-        elif self.direction is Direction.DOWN:
-            newest = -jumps[:, -1]
-        else:
-            newest = np.abs(jumps[:, -1])
-        sizes = np.abs(np.where(np.isnan(learned), np.nan, jumps))[:, :-_GAP]
-        large = np.maximum(tail(sizes, _JUMPS, floor).threshold, floor)
-        ratio = np.where(np.isfinite(large) & (large > 0), np.maximum(newest, 0.0) / large, 0.0)
-        return np.where(is_tied(sizes), 0.0, np.nan_to_num(ratio))
+        sides = (jumps if up else -jumps) if up != down else np.abs(jumps)
+        return _Seen(
+            lately,
+            seasonal,
+            lately.exceedance(values, up=up, down=down),
+            seasonal.exceedance(values, up=up, down=down),
+            np.maximum(sides, 0.0),
+            np.abs(jumps),
+        )
 
-    def _figures(
-        self, values: Floats, bands: tuple[_Band, _Band], score: Floats, damping: Floats
-    ) -> dict[str, Floats]:
+    def _fits(self, seen: _Seen, floor: Floats, usual: Bools | None = None) -> _Fits:
+        """Return what is usual of what was seen until shortly before the last column."""
+        end = max(0, seen.jumps.shape[1] - _GAP)
+        parts = (seen.beyond_lately[:, :end], seen.beyond_season[:, :end], seen.sizes[:, :end])
+        if usual is not None:
+            parts = tuple(np.where(usual[:, :end], part, np.nan) for part in parts)  # type: ignore[assignment]
+        lately, seasonal, sizes = parts
+        large = tail(sizes, _LARGE, floor).threshold
+        return _Fits(
+            tail(lately, _TAIL, floor),
+            tail(seasonal, _TAIL, floor),
+            np.where(is_tied(sizes), np.inf, np.maximum(large, floor)),
+        )
+
+    def _figures(self, seen: _Seen, fits: _Fits, score: Floats, damping: Floats) -> dict[str, Floats]:
         """Return what `details` names [n], not finite where a series has no such figure."""
-        seasonal, lately = bands
-        band = _choose(~np.isnan(seasonal.high), seasonal, lately)
+        seasonal = (~np.isnan(seen.season.high)).any(axis=1)
+        low = np.where(seasonal, _last(seen.season.low), _last(seen.lately.low))
+        high = np.where(seasonal, _last(seen.season.high), _last(seen.lately.high))
         needed = 0.5 * self.sensitivity**2 * damping
-        far = np.where(~np.isnan(seasonal.high), seasonal.beyond(needed), lately.beyond(needed))
-        low = np.where(self.direction is Direction.UP, np.nan, band[0] - far)
-        high = np.where(self.direction is Direction.DOWN, np.nan, band[1] + far)
-        return {"expected": band[0] + 0.5 * (band[1] - band[0]), "low": low, "high": high, "score": score}
+        far = np.where(seasonal, fits.season.at(needed), fits.lately.at(needed))
+        return {
+            "expected": low + 0.5 * (high - low),
+            "low": np.where(self.direction is Direction.UP, np.nan, low - far),
+            "high": np.where(self.direction is Direction.DOWN, np.nan, high + far),
+            "score": score,
+        }
 
 
-def _choose(first: Bools, one: _Band, other: _Band) -> tuple[Floats, Floats]:
-    return np.where(first, one.low, other.low), np.where(first, one.high, other.high)
+def _last(values: Floats) -> Floats:
+    """Return the last column [n], NaN without any."""
+    return values[:, -1] if values.shape[1] else np.full(len(values), np.nan)
+
+
+def _floor(values: Floats) -> Floats:
+    """Return the excess [n] that is next to nothing for a series of that level."""
+    sparse = values[:, :: max(1, values.shape[1] // _LEVELS)]
+    return _FLOOR * np.nan_to_num(median(np.abs(sparse)))

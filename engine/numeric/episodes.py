@@ -10,7 +10,7 @@ from engine.model.labels import Labels
 from engine.model.series import Floats
 from engine.model.verdict import Memory
 
-_KEPT = 16  # episodes of each series
+_KEPT = 32  # episodes of each series
 _QUIET = 12 * 3600.0  # seconds without a new record that end an episode
 _COMPARABLE = 0.9  # of the size now: an earlier episode of that size was as bad
 _DAMPING = 0.5  # for each of them
