@@ -7,6 +7,7 @@ import numpy as np
 from engine.model.series import Floats
 
 _BEFORE = 5  # steps whose median is the forecast
+_AT_ONCE = 1 << 15  # values: what the steps in between need stays in the cache
 
 
 def innovations(values: Floats) -> Floats:
@@ -18,8 +19,12 @@ def innovations(values: Floats) -> Floats:
     count = values.shape[1] - _BEFORE
     if count <= 0:
         return found
-    a, b, c, d, e = (values[:, place : place + count] for place in range(_BEFORE))
-    low, high = np.maximum(np.minimum(a, b), np.minimum(c, d)), np.minimum(np.maximum(a, b), np.maximum(c, d))
-    least, most = np.minimum(low, high), np.maximum(low, high)
-    found[:, _BEFORE:] = values[:, _BEFORE:] - np.maximum(least, np.minimum(most, e))
+    rows = max(1, _AT_ONCE // count)
+    for first in range(0, len(values), rows):
+        part = values[first : first + rows]
+        a, b, c, d, e = (part[:, place : place + count] for place in range(_BEFORE))
+        low = np.maximum(np.minimum(a, b), np.minimum(c, d))
+        high = np.minimum(np.maximum(a, b), np.maximum(c, d))
+        middle = np.maximum(np.minimum(low, high), np.minimum(np.maximum(low, high), e))
+        found[first : first + rows, _BEFORE:] = part[:, _BEFORE:] - middle
     return found

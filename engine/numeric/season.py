@@ -61,7 +61,7 @@ def _trailing(extreme: np.ufunc, values: Floats, width: int) -> Floats:
     found, reach = values.copy(), 1
     while reach < width:
         step = min(reach, width - reach)
-        found[:, step:] = extreme(found[:, step:], found[:, :-step].copy())
+        found[:, step:] = extreme(found[:, step:], found[:, :-step])
         reach += step
     return found
 

@@ -141,3 +141,14 @@ def test_what_came_back_by_itself_before_is_less_urgent():
 def test_keys_that_make_no_sense_are_refused(keys, message):
     with pytest.raises(ValueError, match=message):
         Anomaly(**keys)
+
+
+def test_a_replay_says_what_judgements_would_have_said():
+    """At the steps at which it fits anew, to the last digit."""
+    values = np.exp(np.random.default_rng(8).normal(0, 1, (2, 3 * DAY)))
+    replayed = np.sqrt(2 * NOTICE.surprises(values))
+    assert not replayed[:, :60].any()
+    for column in (60, 68, 300, 332, 804):
+        judged = judge(values[:, : column + 1]).details["score"]
+        np.testing.assert_allclose(replayed[:, column], judged)
+    assert (replayed > 3).any()
