@@ -3,6 +3,7 @@
 import sys
 
 from tests.bench import (
+    bench_anomaly,
     bench_forecast,
     bench_leak,
     bench_peers,
@@ -22,6 +23,7 @@ if __name__ == "__main__":
         bench_probe.report,
         bench_leak.report,
         bench_peers.report,
+        bench_anomaly.report,
         bench_shifts.report,
         bench_seasonal.report,
         bench_forecast.report,
