@@ -1,16 +1,15 @@
 """Exhaustion seen before it comes: when will the signal reach a bound, and how sure is that.
 
-Whether: keep what came after the last reset, reduce it to block medians, put a Theil-Sen line through them
-(through the newer half or third where that goes significantly elsewhere), and ask when a line with these
-errors first reaches the bound. The errors are also those that earlier forecasts of the series turned out to
-have, and nothing is bad below the level at which the series is usually cleaned up.
+One pass for all series: keep what came after the last reset, reduce it to block medians, put a Theil-Sen
+line through them (through the newer half or third where that goes significantly elsewhere), and ask when a
+line with these errors first reaches the bound. That is the gate. For the series that pass it, a bank of local
+linear trends says when (engine/numeric/kalman.py); the interval that is reported is the earlier end of the
+two models on either side, stretched by how well such intervals did on this rule. All lengths are fractions of
+`lookback` and of the bound, so that a minute at two seconds is judged like four hours at a minute, and bytes
+like shares.
 
-When: of series that move towards their bound, a bank of local linear trends says when they reach it. Each such
-forecast is held against what happens: it says when nearer levels are reached as well, and those are. The
-intervals of all series of the rule are as wide as these need.
-
-All lengths are fractions of `lookback` and of the bound, so that a minute at two seconds is judged like four
-hours at a minute, and bytes like shares.
+What it remembers of a series: the level at which it was cleaned up so far, what earlier lines expected by now,
+the forecasts whose truth is still to come, and how the last judgements went.
 """
 
 from __future__ import annotations
@@ -30,13 +29,14 @@ from engine.model.duration import Duration
 from engine.model.labels import METRIC_NAME, Labels
 from engine.model.series import Bools, Floats, Window
 from engine.model.verdict import NOTHING, Memory, Persist, Verdicts
-from engine.numeric.conformal import Track
-from engine.numeric.kalman import Trend, crossing, fit_trend
-from engine.numeric.normal import normal_cdf, normal_quantile
+from engine.numeric.crossings import Crossings, stretched
+from engine.numeric.hindcast import Hindcast
+from engine.numeric.kalman import Path, trend_path
+from engine.numeric.normal import normal_quantile
 from engine.numeric.passage import Course
 from engine.numeric.regression import Line, choose, fit_line
 from engine.numeric.robust import SD_PER_MAD, SD_PER_QUANTUM, Blocks, block_medians, median, quantum
-from engine.numeric.segments import carry_forward, last_fall
+from engine.numeric.segments import calm, carry_forward, last_fall
 from engine.numeric.votes import Votes
 from engine.registry import detector
 
@@ -51,27 +51,22 @@ _WILDEST = 1e6  # spans from the bound: what is further off is wild, however far
 _SPANS = (1 / 2, 1 / 3)  # newer parts of the lookback whose own slope may overrule
 _SPAN_BLOCKS = 6  # at least so many blocks for it
 _OVERRULED = 2.0  # standard errors of the difference at which it does
-_UNSTEADY = 0.25  # of the slope: rates that held for a lookback change by about so much within the horizon
-_VOTES = 16  # judgements a lookback that count, and forecasts that are noted
-_LATE = 0.9  # of the time between two: a slot that comes a little early still counts
-_TOLD = 8  # forecasts noted of a series
-_OLD = 0.1  # of the lookback: from this age on a forecast tells how wrong it was
-_TRUSTED = 0.5  # of the mean error of the slope, that is taken for lasting
-_DOUBT = 0.25  # of their root mean square, that a trend's own errors do not know of
-_CLEANED = 0.02  # of the span: so far above where it was cleaned up before, a series is beyond it
-_FULL = 0.05  # of the span: a peak so close to the bound was no clean-up but the end
-_FORGOTTEN = 42  # lookbacks after the last reset: a week of four hours
-_MOVED = 0.02  # of the span: a bound that moved by more is another one
-_TREND_BLOCKS = 60  # per lookback
-_TREND_LEAST = 15  # blocks, for a local linear trend
-_HORIZONS = 6  # within which "never" is meant
-_TIMES = 60  # moments within them at which a trend is asked
-_VIRTUAL = (1 / 4, 1 / 2, 1)  # of the horizon, at which virtual limits should be reached
-_PENDING = 3  # such limits of each kind that a series may have
-_EXPIRE = 4  # times the forecast, after which a limit is given up
-_NEXT = 1.03  # no side of an interval is taken to be narrower
-_CLEAR_OF_NOISE = 4  # standard deviations that such a limit is off
-_SCORED = 200  # of them, from which on the intervals follow
+_UNSTEADY = 0.25  # of the slope: rates change by about so much within the horizon, until it is known better
+_JUDGED = 16  # times a lookback
+_LINES = 8  # earlier ones that are held against the present
+_SETTLED = 0.1  # of the lookback: how old a line must be for that
+_REALISED = (
+    0.7  # of the error that earlier slopes turned out to have: the next one will be off by about so much
+)
+_REALISED_TREND = 0.5  # the same for the bank's
+_CEILING = 0.02  # of the span, above the highest level at which a series was cleaned up so far
+_REBOUND = 0.01  # of the span: a bound that moved by more is another
+_LONG = 6.0  # horizons: what is not reached by then counts as never
+_REMOTE = 0.05  # P(reached within them) below which nobody asks when
+_TREND_BLOCKS = 60  # per lookback, of the bank
+_AHEAD = np.geomspace(1 / 80, 24.0, 60)  # lookbacks
+_NEW_RESET = 1 / 8  # of the lookback: resets closer to each other are one
+_VIRTUAL = 0.5  # horizons: where the limit lies by which a forecast is scored
 
 
 class Direction(StrEnum):
@@ -96,66 +91,12 @@ class _Signal(NamedTuple):
     values: Floats  # [n, m], NaN where missing or before the last reset
     bound: Floats  # [n], signed, in the signal's unit; NaN if unknown
     span: Floats  # [n], in the signal's unit: the bound's size, or the usual distance from it if larger
-    reset: Floats  # [n], when the last one was, in lookbacks before now; NaN without one
-    peak: Floats  # [n], the highest before it, in spans from the bound
+    reset: Floats  # [n], Unix seconds of the last reset, NaN without one
+    peak: Floats  # [n], signed, in the signal's unit: the highest level before it, NaN without one
 
-    def level(self, gap: Floats) -> Floats:
-        """Return signed levels [n] in the signal's unit, of distances from the bound in spans."""
-        return gap * self.span + np.where(np.isfinite(self.bound), self.bound, 0.0)
-
-    def gap(self, level: Floats, rows: NDArray[np.intp]) -> Floats:
-        """Return how far from the bound, in spans, the signed levels [rows, k] of some series are."""
-        bound = np.where(np.isfinite(self.bound), self.bound, 0.0)[rows]
-        return (level - bound[:, None]) / self.span[rows][:, None]
-
-
-class _Notes(NamedTuple):
-    """What is noted of each series, in the signal's unit (signed) and seconds; NaN where there is nothing."""
-
-    bound: Floats  # [n], that the votes were about
-    reset: Floats  # [n], when the last one was
-    ceiling: Floats  # [n], the highest level at which the series was cleaned up
-    told: Floats  # [n, 8, 3], oldest first: when, level and slope (in spans a lookback) of a forecast
-    pending: Floats  # [n, 9, 5]: virtual limits: when, level, time it takes, logarithms of its two sides
-
-    @classmethod
-    def recall(cls, memory: Memory, labels: tuple[Labels, ...], at: float) -> _Notes:
-        """Return what was noted of `labels` until now."""
-        told = memory.rows(labels, "told", _TOLD * 3).reshape(-1, _TOLD, 3)
-        pending = memory.rows(labels, "pending", len(_VIRTUAL) * _PENDING * 5)
-        pending = pending.reshape(-1, len(_VIRTUAL) * _PENDING, 5)
-        for each in (told, pending):
-            each[~(each[:, :, 0] <= at)] = np.nan
-        reset = memory.rows(labels, "reset")
-        ceiling = memory.rows(labels, "ceiling")
-        return cls(
-            memory.rows(labels, "bound"),
-            np.where(reset <= at, reset, np.nan),
-            np.where(reset <= at, ceiling, np.nan),
-            told,
-            pending,
-        )
-
-    def columns(self) -> dict[str, Floats]:
-        """Return them as columns of a memory."""
-        count = len(self.bound)
-        return {
-            "bound": self.bound,
-            "reset": self.reset,
-            "ceiling": self.ceiling,
-            "told": self.told.reshape(count, _TOLD * 3),
-            "pending": self.pending.reshape(count, len(_VIRTUAL) * _PENDING * 5),
-        }
-
-
-class _Outlook(NamedTuple):
-    """What a bank of trends says of some of the series: `rows`, their trends, and the moments asked."""
-
-    rows: NDArray[np.intp]
-    trend: Trend  # in spans and blocks
-    blocks: Blocks  # times in lookbacks before now
-    ahead: Floats  # [60], in blocks after the last one
-    times: Floats  # [60], in lookbacks from now
+    def raw(self, gap: Floats) -> Floats:
+        """Return levels [n] in spans from the bound as signed ones in the signal's unit."""
+        return gap * self.span + self.bound
 
 
 @detector("forecast")
@@ -165,14 +106,14 @@ class Forecast:
 
     `bound` is a number or PromQL; a bound with labels holds for the series of the signal with the same
     labels, a single one without labels for all. Bad when P(reached within `horizon`) is at least
-    `probability`, or P(reached within `urgent.horizon`) at least `urgent.probability`, at `persist.m` of the last
-    `persist.n` judgements, a sixteenth of the lookback apart; it ends once `persist.n` in a row are below
-    `clear` times that. A bound that is reached is bad at once. Only samples after the last reset count: a fall,
-    within three samples, by more than 12 % of the bound and five robust standard deviations. A series that was
-    reset before it came within 5 % of the bound is fine until it is 2 % of the bound above all such peaks, and
-    a flat or receding one is fine, and so is one whose slope may be zero while it is further than 10 % from the
-    bound. Nothing is said with fewer than `min_samples` samples since the reset, when more than 40 % of them are
-    missing, or without a bound. A bound that moves by more than 2 % begins all that anew.
+    `probability`, or P(reached within `urgent.horizon`) at least `urgent.probability`. Only samples after
+    the last reset count: a fall, within three samples, by more than 12 % of the bound and five robust
+    standard deviations. A flat or receding series is fine, and so is one whose slope may be zero while it is
+    further than 10 % from the bound. Once a series was cleaned up, it is fine up to 2 % above the highest level at
+    which it was. It is judged 16 times a lookback, and an alert begins when `persist.m` of the last `persist.n`
+    judgements were bad, and ends when `persist.n` in a row were below `clear` of what is bad; a bound that is
+    reached is bad at once. Nothing is said with fewer than `min_samples` samples since the reset,
+    when more than 40 % of them are missing, or without a bound.
     """
 
     bound: float | str
@@ -185,7 +126,7 @@ class Forecast:
     min_samples: int | None = None  # None: a quarter of the lookback's, but at least 8
     coverage: float = 0.9  # of the interval from eta_earliest to eta_latest
     persist: Persist = Persist(m=2, n=3)
-    clear: float = 0.5
+    clear: float = 0.5  # of the probability that is bad
 
     over: ClassVar[str | None] = None
     details: ClassVar[Mapping[str, str]] = {
@@ -193,13 +134,13 @@ class Forecast:
         "eta_earliest": "seconds until the bound is reached, at the early end of the interval",
         "eta_latest": "seconds until the bound is reached, at the late end; missing if it may never be",
         "probability": "that the bound is reached within the horizon, 0 to 1",
-        "probability_never": "that it is not reached within six horizons, 0 to 1",
-        "coverage": "the share of truths that the interval is meant to hold, 0 to 1",
-        "coverage_achieved": "the share that intervals of this rule held of late, 0 to 1; missing without any",
-        "scored": "how many forecasts of this rule that is of",
         "slope_per_hour": "change of the signal per hour, in its unit",
         "level": "the signal now without its noise, in its unit",
         "bound": "what must not be reached, in the signal's unit",
+        "probability_never": "that the bound is not reached within six horizons, 0 to 1",
+        "coverage": "of the interval, as set",
+        "coverage_achieved": "share of this rule's intervals that held the truth, 0 to 1, once some were scored",
+        "scored": "how many of this rule's forecasts that is, at most the last 600",
     }
 
     def __post_init__(self) -> None:
@@ -211,12 +152,11 @@ class Forecast:
             "probability": self.probability,
             "urgent.probability": self.urgent.probability,
             "coverage": self.coverage,
+            "clear": self.clear,
         }
         for name, share in shares.items():
             if not 0 < share < 1:
                 raise ValueError(f"{name} must be between 0 and 1, both excluded, not {share:g}")
-        if not 0 <= self.clear <= 1:
-            raise ValueError(f"clear must be a share of the threshold, 0 to 1, not {self.clear:g}")
         self._check_bound()
         self._check_urgent()
         self._check_samples()
@@ -263,207 +203,114 @@ class Forecast:
         if (np.diff(signal.times) <= 0).any():
             raise DetectError("forecast: the times of the signal do not rise")
         window = signal.until(at)
-        with np.errstate(over="ignore"):  # figures beyond the largest float are infinite, and left out
-            measured = self._measure(window, self._bounds(window.labels, inputs, at), at)
-            return self._decide(window.labels, _newest_sample(window), measured, memory, at.timestamp())
+        bounds = self._bounds(window.labels, inputs, at)
+        with np.errstate(over="ignore", invalid="ignore"):  # figures beyond the largest float are left out
+            measured = self._measure(window, bounds, at)
+            past = _Past.recall(memory, measured, window.labels, self.persist)
+            return self._decide(window, measured, past, at)
 
-    def _decide(
-        self, labels: tuple[Labels, ...], values: Floats, signal: _Signal, memory: Memory, now: float
-    ) -> Verdicts:
+    def _decide(self, window: Window, signal: _Signal, past: _Past, at: datetime) -> Verdicts:
         """Return the verdicts on what is left of the signal after its last reset."""
-        line, blocks = self._fit(signal)
-        votes, notes = self._recall(memory, labels, signal, now)
-        bias, error = self._errors(notes, signal, line, blocks, now)
-        course = _course(line, blocks, bias, error)
+        now, unit = at.timestamp(), self.lookback.total_seconds()
+        line, course = self._fit(signal)
+        ceiling = past.ceiling.after(signal, _NEW_RESET * unit)
+        level = signal.raw(course.gap)
+        realised = past.lines.slope_error(level, now, ceiling.reset, _SETTLED * unit) * unit / signal.span
+        doubt = np.where(np.isnan(realised), _UNSTEADY * np.abs(line.slope), _REALISED * realised)
+        course = course._replace(slope_error=np.hypot(line.slope_error, doubt))
         fresh = self._fresh(signal)
         reached = ~np.isposinf(signal.bound) & (_newest(fresh) >= 0)
         known = ~np.isnan(signal.bound) & (~np.isnan(fresh)).any(axis=1) & (self._is_enough(signal) | reached)
         bounded = known & np.isfinite(signal.bound)
-        probability = course.probability(self.horizon / self.lookback)
-        margin = normal_quantile(0.5 + self.coverage / 2) * line.slope_error
-        moving = bounded & (line.slope > 0) & ((line.slope > margin) | (course.gap >= -_NEAR))
-        cleaned = signal.level(course.gap) < notes.ceiling + _CLEANED * signal.span
-        score = np.where(moving & ~cleaned, self._score(course, probability), 0.0)
-        score = np.where(known, np.where(reached, np.maximum(score, 1.0), score), np.nan)
-        every = self.lookback.total_seconds() / _VOTES
-        votes = votes.take(score, now, persist=self.persist, every=every, clear=self.clear)
-        outlook = self._look(signal, moving & ~reached, notes)
-        track = Track.recall(memory.shared.get("scored"), memory.shared.get("missing"), self.coverage)
-        notes, track = self._learn(notes, track, signal, outlook, moving & ~reached, now)
-        notes = self._tell(notes, signal, course, known, now)
-        figures = self._figures(signal, course, np.where(reached, 1.0, probability), reached)
-        self._time(figures, outlook, moving & ~reached, error, track)
-        achieved, off, size, scored = track.quality()
-        details = {
-            name: np.where(bounded & np.isfinite(figure), figure, np.nan)
-            for name, figure in {**figures, "coverage_achieved": np.full(len(labels), achieved)}.items()
+        score = np.where(bounded & ~ceiling.holds(level, signal.span), self._score(line, course), 0.0)
+        votes = past.votes.take(
+            np.where(known, np.where(reached, np.maximum(score, 1.0), score), np.nan),
+            now,
+            persist=self.persist,
+            every=unit / _JUDGED,
+            clear=self.clear,
+        )
+        outlook = self._outlook(signal, course, past, ceiling.reset, bounded & ~reached, at)
+        figures = {
+            **self._figures(signal, course, reached),
+            **{name: np.where(reached, 0.0, time) for name, time in outlook.times.items()},
+            "coverage": np.full(len(window), self.coverage),
+            **_achieved(outlook.crossings, len(window)),
         }
-        details["scored"] = np.where(bounded, float(scored), np.nan)
-        quality = {
-            "forecast_coverage": achieved,
-            "forecast_bias": off,
-            "forecast_error": size,
-            "forecast_scored": float(scored),
+        slope = np.where(known, course.slope * signal.span / unit, np.nan)
+        notes = {
+            **votes.columns(),
+            **ceiling.columns(),
+            **past.lines.note(level, slope, now, unit / _JUDGED).columns("line"),
+            **outlook.trends.columns("trend"),
+            **outlook.crossings.columns(),
+            "bound": np.where(known, signal.bound, past.bound),
         }
         return Verdicts(
-            labels,
-            known & (votes.bad | reached),
-            known,
-            values,
-            details,
-            quality={name: figure for name, figure in quality.items() if not math.isnan(figure)},
-            memory=Memory(
-                labels,
-                {**votes.columns(), **notes.columns()},
-                {"scored": track.scored, "missing": track.missing},
-                at=now,
-            ),
+            window.labels,
+            bad=known & (votes.bad | reached),
+            known=known,
+            values=_newest_sample(window),
+            details={
+                name: np.where(bounded & np.isfinite(each), each, np.nan) for name, each in figures.items()
+            },
+            quality=_quality(outlook.crossings),
+            memory=Memory(window.labels, notes, outlook.crossings.shared(), now),
         )
 
-    def _score(self, course: Course, probability: Floats) -> Floats:
-        """Return how sure it is [n] that the bound is reached in time; 1 is sure enough."""
+    def _score(self, line: Line, course: Course) -> Floats:
+        """Return how bad it is [n]: 1 and more is, 0 where the slope may as well be none."""
         urgent = self.urgent.horizon or self.horizon / 4
-        soon = course.probability(urgent / self.lookback)
-        return np.maximum(probability / self.probability, soon / self.urgent.probability)
+        score = np.maximum(
+            course.probability(self.horizon / self.lookback) / self.probability,
+            course.probability(urgent / self.lookback) / self.urgent.probability,
+        )
+        error = normal_quantile(0.5 + self.coverage / 2) * line.slope_error
+        moving = (line.slope > 0) & ((line.slope > error) | (course.gap >= -_NEAR))
+        return np.where(moving, score, 0.0)
 
-    def _recall(
-        self, memory: Memory, labels: tuple[Labels, ...], signal: _Signal, now: float
-    ) -> tuple[Votes, _Notes]:
-        """Return what was noted, as far as it still holds, with resets that were not known yet."""
-        votes, notes = Votes.recall(memory, labels, self.persist), _Notes.recall(memory, labels, now)
-        lookback = self.lookback.total_seconds()
-        moved = np.abs(signal.bound - notes.bound) > _MOVED * signal.span  # never true of what is not known
-        votes = Votes(*(np.where(moved if x.ndim == 1 else moved[:, None], np.nan, x) for x in votes))
-        reset = now + signal.reset * lookback
-        new = ~np.isnan(reset) & ~(reset <= notes.reset + lookback / 8)
-        old = moved | (now - notes.reset > _FORGOTTEN * lookback)
-        ceiling = np.where(old, np.nan, notes.ceiling)
-        peak = np.where(new & (signal.peak < -_FULL), signal.level(signal.peak), np.nan)
-        reset = np.where(new, reset, notes.reset)
-        for each in (notes.told, notes.pending):
-            each[each[:, :, 0] < reset[:, None]] = np.nan
-        bound = np.where(np.isfinite(signal.bound), signal.bound, notes.bound)
-        bound = np.where(moved | np.isnan(notes.bound), bound, notes.bound)
-        return votes, notes._replace(bound=bound, reset=reset, ceiling=np.fmax(ceiling, peak))
+    def _outlook(
+        self, signal: _Signal, course: Course, past: _Past, reset: Floats, fit: Bools, at: datetime
+    ) -> _Outlook:
+        """Return when the bound will be reached, for series [n] of which it may be, and score earlier answers."""
+        now, unit = at.timestamp(), self.lookback.total_seconds()
+        level = signal.raw(course.gap)
+        crossings = past.crossings.score(level, now)
+        times = {name: np.full(len(fit), np.inf) for name in ("eta", "eta_earliest", "eta_latest")}
+        long = course.probability(_LONG * (self.horizon / self.lookback))
+        rows = np.flatnonzero(fit & (course.slope > 0) & (long >= _REMOTE))
+        if not len(rows):
+            return _Outlook(times, past.trends, crossings)
+        span, bound = signal.span[rows], signal.bound[rows]
+        path = trend_path(self._blocks(signal, rows, _TREND_BLOCKS).values, _AHEAD)
+        realised = past.trends.slope_error(level, now, reset, _SETTLED * unit)[rows] * unit / span
+        path = path.widened(_REALISED_TREND * np.nan_to_num(realised))
+        near = Course(*(part[rows] for part in course))
+        for name, time in self._interval(path, near, np.zeros(len(rows)), crossings).items():
+            times[name][rows] = time * unit
+        slope = _spread(path.slope * span / unit, rows, len(fit))
+        trends = past.trends.note(level, slope, now, unit / _JUDGED)
+        # Where the path is on its way there: a level that is passed long before the bound, if it is at all.
+        limit = path.mean_at(_VIRTUAL * (self.horizon / self.lookback))
+        virtual = self._interval(path, near, limit, Crossings.none(len(rows)))
+        asked = _spread(limit * span + bound, rows, len(fit))
+        asked[~(trends.drawn[:, -1] == now)] = np.nan
+        waiting = crossings.wait(asked, now, *(_spread(t * unit, rows, len(fit)) for t in virtual.values()))
+        return _Outlook(times, trends, waiting)
 
-    def _errors(
-        self, notes: _Notes, signal: _Signal, line: Line, blocks: Blocks, now: float
-    ) -> tuple[Floats, Floats]:
-        """Return mean and root mean square [n] of the errors that the noted slopes had; NaN without any."""
-        when, level, slope = np.moveaxis(notes.told, 2, 0)
-        age = (now - when) / self.lookback.total_seconds()
-        here = signal.level(_present(line, blocks))[:, None]
-        with np.errstate(invalid="ignore"):
-            wrong = ((here - level) / signal.span[:, None] - slope * age) / np.where(age >= _OLD, age, np.nan)
-        there = np.isfinite(wrong)
-        count = np.count_nonzero(there, axis=1)
-        wrong = np.where(there, np.clip(wrong, -_WILDEST, _WILDEST), 0.0)
-        some = np.where(count > 0, count, np.nan)
-        return np.sum(wrong, axis=1) / some, np.sqrt(np.sum(wrong * wrong, axis=1) / some)
-
-    def _tell(self, notes: _Notes, signal: _Signal, course: Course, known: Bools, now: float) -> _Notes:
-        """Return the notes with the forecast made now, unless the last one is newer than a vote."""
-        every = self.lookback.total_seconds() / _VOTES
-        due = known & ~(now - notes.told[:, -1, 0] < _LATE * every) & np.isfinite(course.slope)
-        new = np.stack([np.full(len(due), now), signal.level(course.gap), course.slope], axis=1)
-        told = np.concatenate([notes.told[:, 1:], new[:, None]], axis=1)
-        return notes._replace(told=np.where(due[:, None, None], told, notes.told))
-
-    def _look(self, signal: _Signal, asked: Bools, notes: _Notes) -> _Outlook:
-        """Return the trends of series that move, and the blocks of those that limits were set for."""
-        rows = np.flatnonzero(asked | (~np.isnan(notes.pending[:, :, 0])).any(axis=1))
-        held = self.lookback / self.step
-        size = max(1, round(held / _TREND_BLOCKS))
-        edges = (0.5 - size * np.arange(int(held // size), -1, -1, dtype=np.float64)) / held
-        blocks = block_medians(signal.times, signal.values[rows], edges)
-        times = self.horizon / self.lookback * np.geomspace(1 / 80, _HORIZONS, _TIMES)
-        # The newest block is of the moment of its middle sample.
-        ahead = (times * held + (size - 1) / 2) / size
-        return _Outlook(rows, fit_trend(blocks.values), blocks, ahead, times)
-
-    def _enough_blocks(self, outlook: _Outlook, asked: Bools) -> Bools:
-        there = np.count_nonzero(~np.isnan(outlook.blocks.values), axis=1) >= _TREND_LEAST
-        trusted: Bools = asked[outlook.rows] & there & (outlook.trend.slope > 0)
-        return trusted
-
-    def _time(
-        self, figures: dict[str, Floats], outlook: _Outlook, asked: Bools, error: Floats, track: Track
-    ) -> None:
-        """Put the times of the series that move into `figures`, and widen all intervals as the track says."""
-        rows, seconds = outlook.rows, self.lookback.total_seconds()
-        blocks = outlook.blocks.values.shape[1]
-        spread = _DOUBT * np.nan_to_num(error[rows]) / max(blocks, 1)
-        outlook.trend.variances[:, 2] += spread * spread
-        scores = outlook.trend.scores(np.zeros(len(rows)), outlook.ahead)
-        use = self._enough_blocks(outlook, asked)
-        z = normal_quantile(0.5 + self.coverage / 2)
-        for name, at in (("eta", 0.0), ("eta_earliest", -z), ("eta_latest", z)):
-            figures[name][rows[use]] = (crossing(scores, outlook.times, at) * seconds)[use]
-        figures["probability_never"][rows[use]] = normal_cdf(-scores[use, -1])
-        low, high = track.factors(_SCORED)
-        eta = figures["eta"]
-        for name, factor in (("eta_earliest", low), ("eta_latest", high)):
-            with np.errstate(invalid="ignore", divide="ignore"):
-                scaled = eta * (figures[name] / eta) ** factor
-            figures[name] = np.where(np.isfinite(scaled) & (eta > 0), scaled, figures[name])
-
-    def _learn(
-        self, notes: _Notes, track: Track, signal: _Signal, outlook: _Outlook, asked: Bools, now: float
-    ) -> tuple[_Notes, Track]:
-        """Return both with what virtual limits that were reached tell, and with new ones."""
-        rows = outlook.rows
-        pending = notes.pending[rows]
-        when, limit, takes, early, late = np.moveaxis(pending, 2, 0)
-        took = self._took(outlook.blocks, signal.gap(limit, rows), when, now)
-        done = np.isfinite(took)
-        order = np.argsort((when + took)[done], kind="stable")
-        found = [x[done][order] for x in (np.log(np.where(done, took, 1.0) / takes), early, late)]
-        track = track.add(*found, least=_SCORED, coverage=self.coverage)
-        pending[done | (now - when > _EXPIRE * takes)] = np.nan
-        self._set(pending, signal, outlook, self._enough_blocks(outlook, asked), now)
-        everything = notes.pending.copy()
-        everything[rows] = pending
-        return notes._replace(pending=everything), track
-
-    def _took(self, blocks: Blocks, limits: Floats, when: Floats, now: float) -> Floats:
-        """Return after how many seconds virtual `limits[rows, k]`, set at `when`, were reached; NaN if not yet."""
-        seconds = self.lookback.total_seconds()
-        times, values = now + seconds * carry_forward(blocks.times), carry_forward(blocks.values)
-        took = np.full(limits.shape, np.nan)
-        for row, column in np.argwhere(~np.isnan(limits)):
-            after = np.flatnonzero((times[row] > when[row, column]) & (values[row] >= limits[row, column]))
-            if not after.size:
-                continue
-            place = after[0]
-            moment = times[row, place]
-            if place and values[row, place - 1] < limits[row, column]:
-                low, high = values[row, place - 1], values[row, place]
-                moment -= (moment - times[row, place - 1]) * (high - limits[row, column]) / (high - low)
-            took[row, column] = max(moment - when[row, column], seconds / _TREND_BLOCKS / 2)
-        return took
-
-    def _set(self, pending: Floats, signal: _Signal, outlook: _Outlook, asked: Bools, now: float) -> None:
-        """Put limits at the levels that should be reached within shares of the horizon into free places."""
-        trend, seconds = outlook.trend, self.horizon.total_seconds()
-        z = normal_quantile(0.5 + self.coverage / 2)
-        newest = np.fmax.reduce(pending[:, :, 0], axis=1) if len(pending) else np.empty(0)
-        due = asked & ~(now - newest < _LATE * self.lookback.total_seconds() / _VOTES)
-        last, rows = outlook.times[-1], outlook.rows
-        for kind, share in enumerate(_VIRTUAL):
-            time = share * self.horizon / self.lookback
-            ahead = np.interp(time, outlook.times, outlook.ahead)
-            limit = trend.mean(np.array([ahead]))[:, 0]
-            good = due & (limit - trend.level > _CLEAR_OF_NOISE * trend.noise) & (limit < -_CLEANED)
-            places = pending[:, kind * _PENDING : (kind + 1) * _PENDING]
-            free = np.isnan(places[:, :, 0])
-            chosen = np.flatnonzero(good & free.any(axis=1))
-            scores = trend.scores(limit, outlook.ahead)[chosen]
-            early = np.minimum(crossing(scores, outlook.times, -z), time / _NEXT)
-            late = np.clip(crossing(scores, outlook.times, z), time * _NEXT, last)
-            level = limit[chosen] * signal.span[rows][chosen] + signal.bound[rows][chosen]
-            new = [np.full(len(chosen), now), level, np.full(len(chosen), share * seconds)]
-            new += [np.log(time / early), np.log(late / time)]
-            places[chosen, np.argmax(free[chosen], axis=1)] = np.stack(new, axis=1)
+    def _interval(self, path: Path, course: Course, limit: Floats, crossings: Crossings) -> dict[str, Floats]:
+        """Return the even, the earliest and the latest time [n] at which `limit[n]` is reached, in lookbacks."""
+        tail = (1 - self.coverage) / 2
+        passage, line = path.passage(limit), course._replace(gap=course.gap - limit)
+        early = np.minimum(passage.time_of(tail), line.time_of(tail))
+        late = np.minimum(passage.time_of(1 - tail), line.time_of(1 - tail))
+        middle = np.clip(passage.time_of(0.5), early, late)
+        before, after = crossings.stretch(self.coverage)
+        return {
+            "eta": middle,
+            "eta_earliest": stretched(middle, early, before),
+            "eta_latest": stretched(middle, late, after),
+        }
 
     def _bounds(self, labels: tuple[Labels, ...], inputs: Mapping[str, Window], at: datetime) -> Floats:
         """Return the bound of each series [n], NaN where there is none or more than one."""
@@ -497,22 +344,29 @@ class Forecast:
         span[span == 0] = 1.0
         values = np.clip(values / span[:, None], -_WILDEST, _WILDEST)
         foot = last_fall(values, np.full(len(values), _RESET))
-        reset, peak = np.full((2, len(values)), np.nan)
-        fell = np.flatnonzero(foot)
-        reset[fell] = times[recent][foot[fell]]
-        before = np.arange(values.shape[1]) < foot[fell][:, None]
-        peak[fell] = np.fmax.reduce(np.where(before, values[fell], np.nan), axis=1) if fell.size else np.nan
-        values[fell] = np.where(before, np.nan, values[fell])
-        return _Signal(times[recent], values, sign * bounds, size * span, reset, peak)
+        # What fell at the very start of the window may have been a single wild sample.
+        rows = np.flatnonzero(foot >= _LEAST_SAMPLES)
+        before = np.arange(values.shape[1]) < foot[:, None]
+        peak, reset = np.full(len(foot), np.nan), np.full(len(foot), np.nan)
+        calmed = calm(carry_forward(values[rows]))
+        peak[rows] = np.max(calmed, axis=1, where=before[rows] & ~np.isnan(calmed), initial=-np.inf)
+        reset[rows] = window.times[recent][foot[rows]]
+        values[before] = np.nan
+        found = _Signal(times[recent], values, sign * bounds, size * span, reset, peak)
+        return found._replace(peak=found.raw(peak))
 
-    def _fit(self, signal: _Signal) -> tuple[Line, Blocks]:
-        """Return the line through the blocks, and these."""
+    def _blocks(self, signal: _Signal, rows: NDArray[np.intp] | slice, most: int) -> Blocks:
+        """Return block medians of some series, about `most` a lookback."""
         held = self.lookback / self.step
-        size = max(1, round(held / _BLOCKS))
-        count = int(held // size)
+        size = max(1, round(held / most))
         # The newest block ends half a step from now, so that now is inside it.
-        edges = (0.5 - size * np.arange(count, -1, -1, dtype=np.float64)) / held
-        blocks = block_medians(signal.times, signal.values, edges)
+        edges = (0.5 - size * np.arange(int(held // size), -1, -1, dtype=np.float64)) / held
+        return block_medians(signal.times, signal.values[rows], edges)
+
+    def _fit(self, signal: _Signal) -> tuple[Line, Course]:
+        """Return the line through the blocks and the course that follows from it."""
+        blocks = self._blocks(signal, slice(None), _BLOCKS)
+        count = blocks.values.shape[1]
         floor = np.maximum(_FLOOR, SD_PER_QUANTUM * quantum(blocks.values))
         line = fit_line(blocks.times, blocks.values, floor)
         for span in _SPANS:
@@ -523,7 +377,7 @@ class Forecast:
                 newer.points >= _SPAN_BLOCKS
             )
             line = choose(line, newer, overruled)
-        return line, blocks
+        return line, _course(line, blocks)
 
     def _fresh(self, signal: _Signal) -> Floats:
         """Return the newest samples [n, at least 3 steps]: without any a series is gone, not forecast."""
@@ -543,46 +397,117 @@ class Forecast:
         enough: Bools = (count >= least) & (count >= _COVERAGE * expected)
         return enough
 
-    def _figures(
-        self, signal: _Signal, course: Course, probability: Floats, reached: Bools
-    ) -> dict[str, Floats]:
-        """Return what `details` names [n], not finite where a series has no such figure."""
+    def _figures(self, signal: _Signal, course: Course, reached: Bools) -> dict[str, Floats]:
+        """Return what the line says of each series [n], not finite where it has no such figure."""
         sign = 1.0 if self.direction is Direction.UP else -1.0
-        seconds, hours = self.lookback.total_seconds(), self.lookback / Duration(hours=1)
-        tail = (1 - self.coverage) / 2
-        odds = {"eta": 0.5, "eta_earliest": tail, "eta_latest": 1 - tail}
+        probability = course.probability(self.horizon / self.lookback)
+        never = 1 - course.probability(_LONG * (self.horizon / self.lookback))
         return {
-            **{name: np.where(reached, 0.0, course.time_of(p) * seconds) for name, p in odds.items()},
-            "probability": probability,
-            "probability_never": np.where(
-                reached, 0.0, 1 - course.probability(_HORIZONS * self.horizon / self.lookback)
-            ),
-            "coverage": np.full(len(probability), self.coverage),
-            "slope_per_hour": sign * course.slope / hours * signal.span,
-            "level": sign * (course.gap * signal.span + signal.bound),
+            "probability": np.where(reached, 1.0, probability),
+            "probability_never": np.where(reached, 0.0, never),
+            "slope_per_hour": sign * course.slope / (self.lookback / Duration(hours=1)) * signal.span,
+            "level": sign * signal.raw(course.gap),
             "bound": sign * signal.bound,
         }
 
 
-def _present(line: Line, blocks: Blocks) -> Floats:
-    """Return where each series is now [n]: on its line, or where the newest blocks are if they have left it."""
+class _Ceiling(NamedTuple):
+    """Where series are cleaned up: a clean-up is how it should be, and no alarm before it is wanted."""
+
+    peak: Floats  # [n], signed: the highest level before any reset so far, NaN before the first
+    reset: Floats  # [n], Unix seconds: the newest one
+
+    def after(self, signal: _Signal, apart: float) -> _Ceiling:
+        """Return it with a reset that is in the window, if it is another than the newest one."""
+        new = ~np.isnan(signal.reset) & ~(signal.reset <= self.reset + apart)
+        return _Ceiling(
+            np.where(new, np.fmax(self.peak, signal.peak), self.peak), np.where(new, signal.reset, self.reset)
+        )
+
+    def holds(self, level: Floats, span: Floats) -> Bools:
+        """Tell which series are still below where they are cleaned up."""
+        below: Bools = level < self.peak + _CEILING * span
+        return below
+
+    def columns(self) -> dict[str, Floats]:
+        """Return it as columns of a memory."""
+        return {"peak": self.peak, "reset": self.reset}
+
+
+class _Past(NamedTuple):
+    """What was noted of the series; nothing of one whose bound is another since."""
+
+    votes: Votes
+    ceiling: _Ceiling
+    lines: Hindcast
+    trends: Hindcast
+    crossings: Crossings
+    bound: Floats  # [n], signed
+
+    @classmethod
+    def recall(cls, memory: Memory, signal: _Signal, labels: tuple[Labels, ...], persist: Persist) -> _Past:
+        bound = memory.rows(labels, "bound")
+        moved = np.abs(bound - signal.bound) > _REBOUND * signal.span
+        peak, reset = (np.where(moved, np.nan, memory.rows(labels, name)) for name in ("peak", "reset"))
+        return cls(
+            Votes.recall(memory, labels, persist),
+            _Ceiling(peak, reset),
+            Hindcast.recall(memory, labels, "line", _LINES).without(moved),
+            Hindcast.recall(memory, labels, "trend", _LINES).without(moved),
+            Crossings.recall(memory, labels).without(moved),
+            bound,
+        )
+
+
+class _Outlook(NamedTuple):
+    """When series reach their bounds, in seconds [n] by the detail's name, and what is to be noted of that."""
+
+    times: dict[str, Floats]
+    trends: Hindcast
+    crossings: Crossings
+
+
+def _spread(values: Floats, rows: NDArray[np.intp], size: int) -> Floats:
+    """Return figures of some series as those of all [size], NaN for the others."""
+    found = np.full(size, np.nan)
+    found[rows] = values
+    return found
+
+
+def _achieved(crossings: Crossings, size: int) -> dict[str, Floats]:
+    count = len(crossings.scores)
+    return {
+        "coverage_achieved": np.full(size, crossings.coverage()),
+        "scored": np.full(size, float(count) if count else np.nan),
+    }
+
+
+def _quality(crossings: Crossings) -> dict[str, float]:
+    """Return how well the intervals of this rule did; nothing until some were scored."""
+    if not len(crossings.scores):
+        return {}
+    return {
+        "forecast_coverage": crossings.coverage(),
+        "forecast_bias": float(np.median(crossings.errors)),
+        "forecast_error": float(np.median(np.abs(crossings.errors))),
+        "forecast_scored": float(len(crossings.scores)),
+    }
+
+
+def _course(line: Line, blocks: Blocks) -> Course:
+    """Return where the line leads [n], from where the newest blocks are if they have left it."""
     times, values = blocks.times, blocks.values
     newest = median(values[:, -3:] - line.level[:, None] - line.slope[:, None] * times[:, -3:])
-    return np.where(np.abs(newest) > line.noise, line.level + newest, line.level)
-
-
-def _course(line: Line, blocks: Blocks, bias: Floats, error: Floats) -> Course:
-    """Return where the line leads [n], given the mean and the root mean square of its earlier slopes' errors."""
-    times, values = blocks.times, blocks.values
+    level = np.where(np.abs(newest) > line.noise, line.level + newest, line.level)
     lengths = np.diff(times, axis=1)
     steps = (np.diff(values, axis=1) - line.slope[:, None] * lengths) / np.sqrt(lengths)
     # Noise that does not remember leaves no walk behind; noise that does, the more the longer it remembers.
     walk = SD_PER_MAD * median(np.abs(steps)) * line.autocorrelation
     return Course(
-        gap=_present(line, blocks),
-        slope=line.slope + _TRUSTED * np.nan_to_num(bias),
+        gap=level,
+        slope=line.slope,
         level_error=np.hypot(line.level_error, line.noise),
-        slope_error=np.hypot(line.slope_error, np.where(np.isnan(error), _UNSTEADY * line.slope, error)),
+        slope_error=np.hypot(line.slope_error, _UNSTEADY * line.slope),
         walk=walk,
     )
 

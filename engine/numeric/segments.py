@@ -39,18 +39,19 @@ def last_fall(
     `deviations` robust standard deviations of such changes, so that neither a small dip nor ordinary noise is
     one, nor the way back from a single wild sample.
     """
-    size = values.shape[1]
-    if size <= over:
-        return np.zeros(len(values), dtype=np.intp)
-    foot = np.zeros(len(values), dtype=np.intp)
+    feet = np.zeros(len(values), dtype=np.intp)
+    if values.shape[1] <= over:
+        return feet
     there = ~np.isnan(values)
     highest = np.max(values, axis=1, where=there, initial=-np.inf)
-    with np.errstate(invalid="ignore", over="ignore"):
-        wide = highest - np.min(values, axis=1, where=there, initial=np.inf) > at_least
-    if not wide.all():  # most series have no room for a fall, and the rest is much work
-        if wide.any():
-            foot[wide] = last_fall(values[wide], at_least[wide], deviations=deviations, over=over)
-        return foot
+    lowest = np.min(values, axis=1, where=there, initial=np.inf)
+    # What moves over less cannot have fallen by as much: most series, most of the time.
+    rows = np.flatnonzero(highest - lowest > at_least)
+    feet[rows] = _last_fall(values[rows], at_least[rows], deviations, over)
+    return feet
+
+
+def _last_fall(values: Floats, at_least: Floats, deviations: float, over: int) -> NDArray[np.intp]:
     filled = calm(carry_forward(values))
     changes = filled[:, over:] - filled[:, :-over]
     falls = changes < -np.maximum(at_least, deviations * deviation(changes))[:, None]

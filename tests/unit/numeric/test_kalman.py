@@ -1,73 +1,89 @@
-"""Local linear trends against statsmodels, and against a straight line."""
+"""The bank of trends against a Kalman filter of statsmodels, and against what is known."""
 
 import numpy as np
 import pytest
 from statsmodels.tsa.statespace.structural import UnobservedComponents
 
-from engine.numeric.kalman import _LEVELS, _SLOPES, _gains, crossing, fit_trend
+from engine.numeric.kalman import TrendBank, trend_path
 
-NAN = np.nan
-
-
-def series(seed=0, size=60, slope=0.01, sd=0.02):
-    rng = np.random.default_rng(seed)
-    return slope * np.arange(size) + sd * rng.normal(size=size)
+SIZE = 40
 
 
-@pytest.mark.parametrize("pair", [0, 7, 15, 23])
-def test_the_variances_ahead_are_those_of_the_filter_of_statsmodels(pair):
-    q1, q2 = [(level, slope) for level in _LEVELS for slope in _SLOPES][pair]
-    model = UnobservedComponents(series(), "lltrend")
-    model.ssm.initialize_known(np.zeros(2), 1e3 * np.eye(2))
-    variances = model.smooth([1.0, q1, q2]).get_forecast(12).var_pred_mean - 1.0  # without the noise
-    ahead = np.arange(1.0, 13)
-    factors = _gains(60).variances[pair, 59]
-    ours = factors[0] + factors[1] * ahead + factors[2] * ahead**2 + factors[3] * ahead**3
-    np.testing.assert_allclose(ours, variances, rtol=1e-6)
+def noise(sd, size=SIZE):
+    return np.random.default_rng(5).normal(0, sd, size)
 
 
-def test_a_straight_line_is_followed():
-    trend = fit_trend(np.stack([series(slope=0.01), series(slope=-0.03)]))
-    np.testing.assert_allclose(trend.slope, [0.01, -0.03], atol=0.002)
-    np.testing.assert_allclose(trend.level, [0.59, -1.77], atol=0.03)
-    np.testing.assert_allclose(trend.noise, 0.02, rtol=0.4)
-    np.testing.assert_allclose(trend.mean(np.array([10.0]))[:, 0], trend.level + 10 * trend.slope)
+def series(slope=0.02, sd=0.05):
+    return 1 + slope * np.arange(SIZE) + noise(sd)
 
 
-def test_what_is_missing_at_the_start_is_as_if_it_had_never_been_there():
+@pytest.mark.parametrize("ratios", [(0.0, 1e-3), (0.3, 1e-2), (3.0, 0.1)])
+@pytest.mark.parametrize("gap", [slice(0, 0), slice(20, 25)])
+def test_a_single_model_is_statsmodels_filter_at_the_same_variances(ratios, gap):
     values = series()
-    padded = np.where(np.arange(60) < 25, NAN, values)
-    together = fit_trend(np.stack([values, padded]))
-    alone = fit_trend(values[None, 25:])
-    np.testing.assert_allclose(together.level[1], alone.level[0], rtol=1e-12)
-    np.testing.assert_allclose(together.slope[1], alone.slope[0], rtol=1e-12)
-    np.testing.assert_allclose(together.variances[1], alone.variances[0], rtol=1e-9)
+    values[gap] = np.nan
+    bank = TrendBank(SIZE, *[(ratio,) for ratio in ratios])
+    trend = bank.fit(values[None], clip=np.inf)
+    model = UnobservedComponents(values, "lltrend")
+    model.ssm.initialize_known(np.array([np.median(values[:3]), 0.0]), 1e3 * np.eye(2))
+    found = model.filter([1.0, *ratios])
+    if not gap.stop:  # with a gap the gains of the bank are those of a complete series
+        assert trend.level[0] == pytest.approx(found.filtered_state[0, -1], abs=1e-6)
+        assert trend.slope[0] == pytest.approx(found.filtered_state[1, -1], abs=1e-6)
+    assert trend.level[0] == pytest.approx(found.filtered_state[0, -1], abs=0.1)
+    steps = np.array([1.0, 5.0, 30.0])
+    mean, variance = bank.ahead(trend, steps)
+    expected = found.get_forecast(30)
+    if not gap.stop:
+        assert mean[0] == pytest.approx(expected.predicted_mean[[0, 4, 29]], abs=1e-5)
+        # statsmodels' is of the next value, ours of the level: less the noise itself.
+        theirs = (expected.se_mean[[0, 4, 29]] ** 2 - 1.0) * trend.variances[0, 0]
+        assert variance[0] == pytest.approx(theirs, rel=1e-4)
 
 
-def test_a_gap_is_bridged_and_a_wild_value_is_cut_off():
-    values = series()
-    gappy = np.where((np.arange(60) > 30) & (np.arange(60) < 40), NAN, values)
-    wild = np.where(np.arange(60) == 50, 5.0, values)
-    trend = fit_trend(np.stack([gappy, wild]))
-    np.testing.assert_allclose(trend.slope, 0.01, atol=0.004)
+def test_the_weights_add_up_and_prefer_the_model_that_made_the_series():
+    still, wild = series(slope=0.0), np.cumsum(noise(1.0))
+    bank = TrendBank(SIZE, (0.0, 3.0), (0.0,))
+    weights = bank.fit(np.stack([still, wild])).weights
+    assert weights.sum(axis=0) == pytest.approx([1, 1])
+    assert weights[0, 0] > 0.8
+    assert weights[1, 1] > 0.8
 
 
-def test_a_series_does_not_depend_on_the_others():
-    rows = np.stack([series(seed, slope=0.01 * seed) for seed in range(6)])
-    rows[2, :20] = NAN
-    together = fit_trend(rows)
-    for index, row in enumerate(rows):
-        alone = fit_trend(row[None])
-        np.testing.assert_allclose(together.level[index], alone.level[0], rtol=1e-12)
-        np.testing.assert_allclose(together.variances[index], alone.variances[0], rtol=1e-9)
+def test_one_wild_value_moves_the_trend_little():
+    values = series(sd=0.02)
+    wild = values.copy()
+    wild[30] += 100
+    bank = TrendBank(SIZE)
+    clean, dirty = bank.fit(values[None]), bank.fit(wild[None])
+    assert abs(dirty.level[0] - clean.level[0]) < 0.2
+    assert abs(bank.fit(wild[None], clip=np.inf).level[0] - clean.level[0]) > 0.2
 
 
-def test_the_bound_is_passed_with_even_odds_where_the_line_passes_it():
-    trend = fit_trend(series(sd=0.001)[None])
-    ahead = np.geomspace(1, 400, 120)
-    scores = trend.scores(np.array([1.0]), ahead)
-    left = (1.0 - trend.level[0]) / trend.slope[0]
-    assert (np.diff(scores) >= 0).all()
-    assert crossing(scores, ahead, 0.0)[0] == pytest.approx(left, rel=0.01)
-    assert crossing(scores, ahead, -1.6)[0] < crossing(scores, ahead, 0.0)[0]
-    assert np.isinf(crossing(scores, ahead, scores.max() + 1)[0])
+def test_a_straight_line_is_followed_to_its_crossing():
+    values = (0.2 + 0.01 * np.arange(60))[None] + noise(1e-3, 60)
+    path = trend_path(values, np.geomspace(0.01, 10, 60))
+    assert path.slope[0] == pytest.approx(0.6, rel=0.02), "a block is a sixtieth"
+    passage = path.passage(np.array([1.0]))
+    early, middle, late = (passage.time_of(share)[0] for share in (0.05, 0.5, 0.95))
+    assert middle == pytest.approx(21 / 60, rel=0.05)
+    assert early < middle < late
+    assert path.mean_at(0.5)[0] == pytest.approx(0.79 + 0.3, rel=0.02)
+    wider = path.widened(np.array([0.3])).passage(np.array([1.0]))
+    assert wider.time_of(0.05)[0] < early
+    assert wider.time_of(0.95)[0] > late
+
+
+def test_what_falls_never_gets_there_and_too_few_blocks_have_no_path():
+    falling = (1 - 0.01 * np.arange(60))[None] + noise(1e-3, 60)
+    short = np.where(np.arange(60) < 50, np.nan, falling)
+    path = trend_path(np.concatenate([falling, short]), np.geomspace(0.01, 10, 60))
+    assert np.isinf(path.passage(np.array([1.5, 1.5])).time_of(0.5)).all()
+    assert np.isnan(path.mean[1]).all()
+    after_reset = trend_path(np.where(np.arange(60) < 45, np.nan, falling), path.ahead)
+    assert after_reset.slope[0] == pytest.approx(-0.6, rel=0.2)
+
+
+def test_a_bank_needs_more_than_a_handful_of_values():
+    with pytest.raises(ValueError, match="more than 4"):
+        TrendBank(4)
