@@ -60,6 +60,8 @@ _REALISED = (
 )
 _REALISED_TREND = 0.5  # the same for the bank's
 _CEILING = 0.02  # of the span, above the highest level at which a series was cleaned up so far
+_END = 0.05  # of the span: a fall from so close to the bound was the end of a fill, and no clean-up
+_FORGOTTEN = 42.0  # lookbacks after the last clean-up: a week of four hours
 _REBOUND = 0.01  # of the span: a bound that moved by more is another
 _LONG = 6.0  # horizons: what is not reached by then counts as never
 _REMOTE = 0.05  # P(reached within them) below which nobody asks when
@@ -213,7 +215,7 @@ class Forecast:
         """Return the verdicts on what is left of the signal after its last reset."""
         now, unit = at.timestamp(), self.lookback.total_seconds()
         line, course = self._fit(signal)
-        ceiling = past.ceiling.after(signal, _NEW_RESET * unit)
+        ceiling = past.ceiling.after(signal, now, unit)
         level = signal.raw(course.gap)
         realised = past.lines.slope_error(level, now, ceiling.reset, _SETTLED * unit) * unit / signal.span
         doubt = np.where(np.isnan(realised), _UNSTEADY * np.abs(line.slope), _REALISED * realised)
@@ -353,7 +355,7 @@ class Forecast:
         reset[rows] = window.times[recent][foot[rows]]
         values[before] = np.nan
         found = _Signal(times[recent], values, sign * bounds, size * span, reset, peak)
-        return found._replace(peak=found.raw(peak))
+        return found._replace(peak=np.where(peak < -_END, found.raw(peak), np.nan))
 
     def _blocks(self, signal: _Signal, rows: NDArray[np.intp] | slice, most: int) -> Blocks:
         """Return block medians of some series, about `most` a lookback."""
@@ -417,12 +419,16 @@ class _Ceiling(NamedTuple):
     peak: Floats  # [n], signed: the highest level before any reset so far, NaN before the first
     reset: Floats  # [n], Unix seconds: the newest one
 
-    def after(self, signal: _Signal, apart: float) -> _Ceiling:
-        """Return it with a reset that is in the window, if it is another than the newest one."""
-        new = ~np.isnan(signal.reset) & ~(signal.reset <= self.reset + apart)
-        return _Ceiling(
-            np.where(new, np.fmax(self.peak, signal.peak), self.peak), np.where(new, signal.reset, self.reset)
-        )
+    def after(self, signal: _Signal, now: float, lookback: float) -> _Ceiling:
+        """Return it with a reset that is in the window, if it is another than the newest one.
+
+        Nothing is left of it once a series went on to its end, or when the last clean-up was long ago.
+        """
+        new = ~np.isnan(signal.reset) & ~(signal.reset <= self.reset + _NEW_RESET * lookback)
+        ended = new & np.isnan(signal.peak)
+        peak = np.where(new, np.fmax(self.peak, signal.peak), self.peak)
+        reset = np.where(new, signal.reset, self.reset)
+        return _Ceiling(np.where(ended | (now - reset > _FORGOTTEN * lookback), np.nan, peak), reset)
 
     def holds(self, level: Floats, span: Floats) -> Bools:
         """Tell which series are still below where they are cleaned up."""

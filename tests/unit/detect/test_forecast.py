@@ -406,6 +406,23 @@ def test_past_where_it_was_always_cleaned_up_it_is_bad():
     assert bad[-1]
 
 
+def test_what_filled_to_its_end_once_is_not_taken_for_cleaned_up():
+    values = cleaned(0.99)
+    values[:360] = cleaned(0.7)[:360]
+    bad = [bool(verdicts.bad[0]) for verdicts in follow(values)]
+    assert bad[(1080 + 175 - 240) // 15], "in the last minutes of a later cycle"
+    memory = follow(values)[-1].memory
+    assert np.isnan(memory.columns["peak"][0])
+
+
+def test_a_clean_up_of_long_ago_is_forgotten():
+    memory = follow(cleaned(0.85))[-1].memory
+    week = NOW + 86_400 + 43 * 4 * 3600
+    window = Window.of([N1], week + 60 * np.arange(-239, 1), [np.full(240, 0.3)])
+    later = AS_SHIPPED.judge(window, {}, instant_of(week), memory)
+    assert np.isnan(later.memory.columns["peak"][0])
+
+
 def test_where_slopes_turned_out_to_be_wrong_it_is_less_sure():
     steady = ramp(0.55, 0.1, minutes=np.arange(-480.0, 0)) + noise(0.003, size=480)
     wavering = steady + 0.06 * np.sin(2 * np.pi * np.arange(480) / 150)
