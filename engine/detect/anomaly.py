@@ -7,7 +7,7 @@ urgency.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -21,15 +21,28 @@ from engine.model.series import Bools, Floats, Window
 from engine.model.verdict import NOTHING, Memory, Persist, Verdicts
 from engine.numeric.episodes import Episodes
 from engine.numeric.innovation import innovations
-from engine.numeric.robust import is_tied, median
-from engine.numeric.season import Range, lagged_range, trailing_range
+from engine.numeric.robust import is_tied, median, quantile
+from engine.numeric.season import (
+    Range,
+    lagged_range,
+    median_of_lags,
+    trailing_mean,
+    trailing_range,
+    without_single,
+)
 from engine.numeric.tail import Tail, tail
 from engine.numeric.votes import Votes
 from engine.registry import detector
 
-_PERIODS = (1, 2, 3, 7)  # periods back at which a seasonal series is looked up
+_DAY, _WEEK = 86_400.0, 7 * 86_400.0
+_DAYS_BACK = (1, 2, 3, 7)  # at which a series with a daily season is looked up
 _NEAR = 900.0  # seconds around them, at most _NEAR_STEPS steps
 _NEAR_STEPS = 3
+_WHILE = 3 * 3600.0  # seconds over which a level is taken that only a season can tell from the usual
+_EXPLAINED = 0.9  # of the square of the spread, from which on a season tells one
+_USUALLY = 0.9  # of the samples are within what is called the spread here
+_MUCH_LESS = 0.7  # of what another season leaves
+_KNOWN = 0.45  # of the samples
 _LATELY = 3 * 86_400.0  # seconds whose range a series is held against
 _TAIL = 0.005  # of the excesses make the tail
 _LARGE = 0.1  # of the jumps are large
@@ -54,26 +67,46 @@ class Direction(StrEnum):
 
 
 class Season(StrEnum):
-    """Whether earlier days are looked up at the same time of day."""
+    """Which earlier times a sample is held against, where no periods are named."""
 
-    AUTO = "auto"  # once there is a day of history
+    AUTO = "auto"  # of a day or a week, the one that explains more, once there is one of history
     NONE = "none"
+
+
+class _Seasonal(NamedTuple):
+    """What is to be seen of samples, each against those at such times before it; all fields are [n, m]."""
+
+    range: Range
+    beyond: Floats  # how far outside
+    aside: Floats  # mean distance over a while from the middle of them, to the side that is bad
+    rest: Floats  # distance of each sample from it, either way
+
+    def part(self, columns: slice) -> _Seasonal:
+        """Return some columns."""
+        band = Range(*(edge[:, columns] for edge in self.range))
+        return _Seasonal(band, *(each[:, columns] for each in self[1:]))
 
 
 class _Seen(NamedTuple):
     """What is to be seen of samples, each against those before it; all fields are [n, m]."""
 
+    values: Floats
     lately: Range
-    season: Range
     beyond_lately: Floats  # how far outside
-    beyond_season: Floats
     jumps: Floats  # to the side that is bad, 0 to the other
     sizes: Floats  # of all jumps
+    seasons: tuple[_Seasonal, ...]  # of each period that may be its season
 
     def part(self, columns: slice) -> _Seen:
         """Return some columns."""
-        lately, season = (Range(*(edge[:, columns] for edge in band)) for band in self[:2])
-        return _Seen(lately, season, *(each[:, columns] for each in self[2:]))
+        return _Seen(
+            self.values[:, columns],
+            Range(*(edge[:, columns] for edge in self.lately)),
+            self.beyond_lately[:, columns],
+            self.jumps[:, columns],
+            self.sizes[:, columns],
+            tuple(each.part(columns) for each in self.seasons),
+        )
 
 
 class _Fits(NamedTuple):
@@ -81,7 +114,9 @@ class _Fits(NamedTuple):
 
     lately: Tail
     season: Tail
+    level: Tail  # infinite where the season explains too little of the series
     large: Floats  # jump [n]; infinite where jumps tell nothing
+    suits: Floats  # [n], which of the seasons; NaN for none
 
     def surprise(self, seen: _Seen) -> Floats:
         """Return how surprising the last of what is seen is [n]."""
@@ -89,9 +124,14 @@ class _Fits(NamedTuple):
         total = (
             np.minimum(jump, _MOST)
             + self.lately.surprise(_last(seen.beyond_lately))
-            + self.season.surprise(_last(seen.beyond_season))
+            + self.season.surprise(self.of(seen, lambda each: _last(each.beyond)))
+            + self.level.surprise(self.of(seen, lambda each: _last(each.aside)))
         )
         return np.clip(np.nan_to_num(total), 0.0, _GREATEST)
+
+    def of(self, seen: _Seen, figure: Callable[[_Seasonal], Floats]) -> Floats:
+        """Return a figure [n, ...] of the season that suits each series, NaN without one."""
+        return _chosen(self.suits, [figure(each) for each in seen.seasons])
 
 
 @detector("anomaly")
@@ -99,10 +139,12 @@ class _Fits(NamedTuple):
 class Anomaly:
     """Bad when a series does what it has not done before.
 
-    Three things count: how far the newest sample is outside the range of the samples at the same time one, two,
-    three and seven days ago (give or take 15 minutes); how far it is outside the range of the last three days;
-    and how much it jumped, over the large jumps. The first two are held against the tail of all such
-    excesses in the lookback, as -ln P. The sum S is divided by 1 + N / 2, where N earlier episodes of this
+    Four things count: how far the newest sample is outside the range of the samples at the same time one, two,
+    three and seven days ago (give or take 15 minutes; or one and two weeks, where that explains the series much
+    better, or the periods that `season` names); where a season explains the series nearly all, how far the last
+    three hours were from the middle of what they were at such times; how far the sample is outside the range of
+    the last three days; and how much it jumped, over the large jumps. All but the jump are held against the tail
+    of all such excesses in the lookback, as -ln P. The sum S is divided by 1 + N / 2, where N earlier episodes of this
     series were as large, and the score is sqrt(2 S): about the number of standard deviations that would be as
     surprising in normal noise. Bad when it is at least `sensitivity` at `persist.m` of the last `persist.n`
     steps, and the sample at least `min_dev`, and `min_rel_dev` of what was expected, away from it.
@@ -116,7 +158,7 @@ class Anomaly:
     sensitivity: float = 4.0
     min_dev: float = 0.0
     min_rel_dev: float = 0.0
-    season: Season = Season.AUTO
+    season: Season | tuple[Duration, ...] = Season.AUTO
     lookback: Duration = Duration(days=14)
     step: Duration = Duration(minutes=5)
     min_samples: int | None = None  # None: 60
@@ -141,6 +183,7 @@ class Anomaly:
                 raise ValueError(f"{name} must be 0 or more, not {least:g}")
         if self.step <= Duration():
             raise ValueError(f"step must be longer than {self.step}")
+        self._check_season()
         held = self.lookback // self.step + 1
         if held < _LEAST_SAMPLES:
             raise ValueError(
@@ -148,6 +191,18 @@ class Anomaly:
             )
         if self.min_samples is not None and not 2 * _GAP <= self.min_samples <= held:
             raise ValueError(f"min_samples must be between {2 * _GAP} and {held}, not {self.min_samples}")
+
+    def _check_season(self) -> None:
+        if isinstance(self.season, Season):
+            return
+        if not self.season:
+            raise ValueError("season names no period; write auto, none, or periods such as [1d]")
+        for each in self.season:
+            if not 8 * self.step <= each <= self.lookback / 2:
+                raise ValueError(
+                    f"a season of {each} must be at least 8 steps of {self.step}, and fit twice into "
+                    f"lookback {self.lookback}"
+                )
 
     @property
     def inputs(self) -> Mapping[str, str]:
@@ -230,42 +285,77 @@ class Anomaly:
     def _seen(self, values: Floats, learned: Floats) -> _Seen:
         """Return what is to be seen of all samples: `values` [n, m], of which `learned`, not NaN, are usual."""
         step = self.step.total_seconds()
-        day = round(86_400 / step)
-        lags = [day * periods for periods in _PERIODS] if self.season is Season.AUTO else []
-        near = min(max(1, round(_NEAR / step)), _NEAR_STEPS, max(day // 8, 1))
         up, down = self.direction is not Direction.DOWN, self.direction is not Direction.UP
         lately = trailing_range(learned, round(_LATELY / step), _GAP)
-        seasonal = lagged_range(learned, lags, near)
         jumps = innovations(values)
-        sides = (jumps if up else -jumps) if up != down else np.abs(jumps)
+
+        def sides(distance: Floats) -> Floats:
+            return np.maximum(np.abs(distance) if up and down else distance if up else -distance, 0.0)
+
+        seasons = []
+        for lags in self._candidates():
+            if not any(lag < values.shape[1] for lag in lags):
+                continue
+            near = min(max(1, round(_NEAR / step)), _NEAR_STEPS, max(lags[0] // 8, 1))
+            band = lagged_range(learned, lags, near)
+            rest = values - median_of_lags(learned, lags)
+            aside = trailing_mean(without_single(rest), max(1, round(_WHILE / step)))
+            beyond = band.exceedance(values, up=up, down=down)
+            seasons.append(_Seasonal(band, beyond, sides(aside), np.abs(rest)))
         return _Seen(
+            values,
             lately,
-            seasonal,
             lately.exceedance(values, up=up, down=down),
-            seasonal.exceedance(values, up=up, down=down),
-            np.maximum(sides, 0.0),
+            sides(jumps),
             np.abs(jumps),
+            tuple(seasons),
         )
+
+    def _candidates(self) -> list[tuple[int, ...]]:
+        """Return the lags of each season that may be, in steps."""
+        step = self.step.total_seconds()
+        if self.season is Season.NONE:
+            return []
+        if self.season is Season.AUTO:
+            seasons = [tuple(_DAY * back for back in _DAYS_BACK), tuple(_WEEK * back for back in (1, 2))]
+        else:
+            seasons = [tuple(each.total_seconds() * back for back in (1, 2, 3)) for each in self.season]
+        return [tuple(round(lag / step) for lag in lags) for lags in seasons]
 
     def _fits(self, seen: _Seen, floor: Floats, usual: Bools | None = None) -> _Fits:
         """Return what is usual of what was seen until shortly before the last column."""
         end = max(0, seen.jumps.shape[1] - _GAP)
-        parts = (seen.beyond_lately[:, :end], seen.beyond_season[:, :end], seen.sizes[:, :end])
-        if usual is not None:
-            parts = tuple(np.where(usual[:, :end], part, np.nan) for part in parts)  # type: ignore[assignment]
-        lately, seasonal, sizes = parts
+
+        def known(part: Floats) -> Floats:
+            return part[:, :end] if usual is None else np.where(usual[:, :end], part[:, :end], np.nan)
+
+        count = len(seen.values)
+        suits, spread = _suitable([known(each.rest) for each in seen.seasons], count)
+        if seen.seasons:
+            around = known(np.abs(seen.values - median(known(seen.values))[:, None]))
+            told = spread**2 < (1 - _EXPLAINED) * quantile(around, _USUALLY) ** 2
+            seasonal = tail(_chosen(suits, [known(each.beyond) for each in seen.seasons]), _TAIL, floor)
+            level = tail(_chosen(suits, [known(each.aside) for each in seen.seasons]), _TAIL, floor)
+            level = level._replace(threshold=np.where(told, level.threshold, np.inf))
+        else:
+            seasonal = level = tail(np.zeros((count, 0)), _TAIL, floor)
+        sizes = known(seen.sizes)
         large = tail(sizes, _LARGE, floor).threshold
         return _Fits(
-            tail(lately, _TAIL, floor),
-            tail(seasonal, _TAIL, floor),
+            tail(known(seen.beyond_lately), _TAIL, floor),
+            seasonal,
+            level,
             np.where(is_tied(sizes), np.inf, np.maximum(large, floor)),
+            suits,
         )
 
     def _figures(self, seen: _Seen, fits: _Fits, score: Floats, damping: Floats) -> dict[str, Floats]:
         """Return what `details` names [n], not finite where a series has no such figure."""
-        seasonal = (~np.isnan(seen.season.high)).any(axis=1)
-        low = np.where(seasonal, _last(seen.season.low), _last(seen.lately.low))
-        high = np.where(seasonal, _last(seen.season.high), _last(seen.lately.high))
+        season_low = fits.of(seen, lambda each: _last(each.range.low))
+        season_high = fits.of(seen, lambda each: _last(each.range.high))
+        seasonal = ~np.isnan(season_high)
+        low = np.where(seasonal, season_low, _last(seen.lately.low))
+        high = np.where(seasonal, season_high, _last(seen.lately.high))
         needed = 0.5 * self.sensitivity**2 * damping
         far = np.where(seasonal, fits.season.at(needed), fits.lately.at(needed))
         return {
@@ -279,6 +369,32 @@ class Anomaly:
 def _last(values: Floats) -> Floats:
     """Return the last column [n], NaN without any."""
     return values[:, -1] if values.shape[1] else np.full(len(values), np.nan)
+
+
+def _suitable(rests: list[Floats], count: int) -> tuple[Floats, Floats]:
+    """Return which season leaves the least of each of n series [n], NaN for none, and how much [n].
+
+    A later one must leave much less than an earlier one, and be known for nearly half of the samples: two of its
+    periods. With less it is chance.
+    """
+    which, least = np.full(count, np.nan), np.full(count, np.inf)
+    for index, rest in enumerate(rests):
+        spread = quantile(rest, _USUALLY)
+        long = np.count_nonzero(~np.isnan(rest), axis=1) >= _KNOWN * rest.shape[1] if index else True
+        better = long & (spread < (_MUCH_LESS if index else 1.0) * least)
+        which, least = np.where(better, float(index), which), np.where(better, spread, least)
+    return which, least
+
+
+def _chosen(which: Floats, figures: list[Floats]) -> Floats:
+    """Return for each of n series that of `figures` [n, ...] which is its own, NaN where none is."""
+    if not figures:
+        return np.full(len(which), np.nan)
+    found = np.full(figures[0].shape, np.nan)
+    for index, figure in enumerate(figures):
+        own = which == index
+        found[own] = figure[own]
+    return found
 
 
 def _floor(values: Floats) -> Floats:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.model.series import Floats
+from engine.numeric.robust import median
 
 
 class Range(NamedTuple):
@@ -39,6 +40,38 @@ def trailing_range(values: Floats, width: int, gap: int) -> Range:
     NaN are missing. The gap leaves out what just happened, which is to be judged and not to be learned.
     """
     return Range(*(_shifted(_trailing(extreme, values, width), gap) for extreme in (np.fmin, np.fmax)))
+
+
+def median_of_lags(values: Floats, lags: Sequence[int]) -> Floats:
+    """Return, for each of `values[n, m]`, the median of those `lags` columns before it [n, m]; NaN without any."""
+    reach = [lag for lag in lags if 0 < lag < values.shape[1]]
+    if not reach:
+        return np.full(values.shape, np.nan)
+    stacked = np.full((*values.shape, len(reach)), np.nan)
+    for index, lag in enumerate(reach):
+        stacked[:, lag:, index] = values[:, :-lag]
+    return median(stacked)
+
+
+def without_single(values: Floats) -> Floats:
+    """Return each of `values[n, m]` as the median of itself and the two before it: one wild value alone is gone."""
+    found = values.copy()
+    first, second, third = values[:, :-2], values[:, 1:-1], values[:, 2:]
+    low, high = np.fmin(first, second), np.fmax(first, second)
+    found[:, 2:] = np.where(np.isnan(third), np.nan, np.fmax(low, np.fmin(high, third)))
+    return found
+
+
+def trailing_mean(values: Floats, width: int) -> Floats:
+    """Return the mean of each of `values[n, m]` and the `width - 1` before it; NaN where half of them are missing."""
+    there = ~np.isnan(values)
+    total = np.cumsum(np.where(there, values, 0.0), axis=1)
+    count = np.cumsum(there, axis=1).astype(np.float64)
+    if width < values.shape[1]:
+        total[:, width:] -= total[:, :-width].copy()
+        count[:, width:] -= count[:, :-width].copy()
+    found: Floats = np.divide(total, count, out=np.full(values.shape, np.nan), where=2 * count > width)
+    return found
 
 
 def _lagged(extreme: np.ufunc, values: Floats, lags: Sequence[int], near: int) -> Floats:

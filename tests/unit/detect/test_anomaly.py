@@ -152,3 +152,45 @@ def test_a_replay_says_what_judgements_would_have_said():
         judged = judge(values[:, : column + 1]).details["score"]
         np.testing.assert_allclose(replayed[:, column], judged)
     assert (replayed > 3).any()
+
+
+def test_a_level_within_the_range_of_a_strong_season_is_seen_once_it_lasts():
+    """A tenth more than always at this time, for three hours, is outside of no range of single samples."""
+    values = daily(12, series=2, sd=1.0)
+    calm = judge(values).details["score"]
+    values[1, -40:] += 1.9
+    shifted = judge(values).details["score"]
+    assert shifted[0] == calm[0]
+    assert shifted[1] > calm[1] + 1.5
+
+
+def test_what_no_season_explains_has_no_level_of_a_season():
+    rng = np.random.default_rng(2)
+    values = 20 + rng.normal(0, 1.0, (1, 12 * DAY))
+    before = judge(values).details["score"][0]
+    values[0, -40:-3] += 0.9
+    assert judge(values).details["score"][0] == pytest.approx(before, abs=0.3)
+
+
+def test_the_season_is_that_which_explains_more():
+    """Five days of work and two of rest: on a Saturday, last Saturday says more than yesterday."""
+    values = daily(14, series=1, sd=0.3)
+    weekend = (np.arange(14 * DAY) // DAY) % 7 >= 5
+    values[0, weekend] = 10 + np.random.default_rng(3).normal(0, 0.3, weekend.sum())
+    noon = values[:, : 12 * DAY + 7 * DAY // 4 + DAY // 2 - DAY // 4]  # on the second Saturday
+    details = judge(noon, Anomaly(persist=Persist(m=1, n=1), lookback=Duration(days=13))).details_of(0)
+    assert details["expected"] == pytest.approx(10, abs=2)
+
+
+def test_periods_can_be_named():
+    rng = np.random.default_rng(4)
+    hours = np.arange(6 * DAY)
+    values = 20 - 10 * np.cos(2 * np.pi * hours / (DAY // 4)) + rng.normal(0, 0.3, (1, 6 * DAY))
+    values[0, -1] = 20.0  # within the range, never at this time of six hours
+    named = Anomaly(persist=Persist(m=1, n=1), season=(Duration(hours=6),))
+    assert judge(values, named).bad[0]
+    assert judge(values, named).details_of(0)["expected"] == pytest.approx(10, abs=1)
+    with pytest.raises(ValueError, match="season"):
+        Anomaly(season=(Duration(minutes=5),))
+    with pytest.raises(ValueError, match="season"):
+        Anomaly(season=())
