@@ -23,7 +23,7 @@ check:         ## ruff, mypy, import-linter, and the engine's own check of rules
 	ruff check . && ruff format --check . && mypy && lint-imports && \
 	engine check rules playbooks --config deploy/engine.yaml && engine test-rule rules
 
-bench:         ## Measure the PromQL evaluator beside a real Prometheus (minutes, on a quiet machine)
+bench:         ## Measure detectors, the PromQL evaluator and the probe beside their rivals (half an hour, on a quiet machine)
 	@venv=$(ENGINE_VENV) && "$$venv/bin/python" -m tests.bench
 
 format:        ## Format the code
