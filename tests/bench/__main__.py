@@ -5,6 +5,7 @@ import sys
 from tests.bench import (
     bench_anomaly,
     bench_forecast,
+    bench_latency,
     bench_leak,
     bench_peers,
     bench_probe,
@@ -24,6 +25,7 @@ if __name__ == "__main__":
         bench_leak.report,
         bench_peers.report,
         bench_anomaly.report,
+        bench_latency.report,
         bench_shifts.report,
         bench_seasonal.report,
         bench_forecast.report,

@@ -153,6 +153,17 @@ def test_a_rule_that_fails_and_groups_that_are_overdue_are_shown() -> None:
     assert shown["groups_overdue"] == {(): 2.0}
 
 
+def test_what_a_detector_says_of_itself_is_shown_by_rule() -> None:
+    stage = Stage()
+    stage.run(11)
+    rule = "rules.yaml;g;Hot"
+    assert "forecast_coverage" not in gauges(stage)
+    stage.engine.status[rule].quality = {"forecast_coverage": 0.9, "forecast_scored": 120.0}
+    shown = gauges(stage)
+    assert shown["forecast_coverage"] == {(rule,): 0.9}
+    assert shown["forecast_scored"] == {(rule,): 120.0}
+
+
 def test_what_waits_and_what_is_open_is_shown() -> None:
     stage = asking(APPROVE)
     stage.run(35)
