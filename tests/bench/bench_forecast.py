@@ -22,6 +22,7 @@ from engine.model.verdict import NOTHING
 from engine.numeric.kalman import Path, trend_path
 from engine.numeric.normal import normal_quantile
 from engine.numeric.robust import block_medians
+from tests.bench.scenarios import version_of
 from tests.bench.scenarios.exhaustion import FILLING, MINUTE, TIMES, Series, exhaustion
 
 SEEDS = (201, 202, 203, 204, 205)  # never looked at while choosing
@@ -50,7 +51,7 @@ def report() -> Iterator[str]:
     data = exhaustion(SEEDS, PER_KIND)
     yield (
         f"exhaustion: seeds {SEEDS[0]}-{SEEDS[-1]}, {PER_KIND} a class, {len(data.full)} series of a day at a minute; "
-        "± is one standard error over series"
+        f"set {version_of(data.values)}; ± is one standard error over series"
     )
     yield "  rule                                    recall        lead h  p10 h  false a series-day"
     intervals: list[Interval] = []

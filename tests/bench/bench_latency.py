@@ -13,6 +13,7 @@ from engine.model.duration import Duration
 from engine.model.labels import Labels
 from engine.model.series import Bools, Window, instant_of
 from engine.model.verdict import NOTHING
+from tests.bench.scenarios import version_of
 from tests.bench.scenarios.latency import CHANGES, DAY, LAST, SIZE, STEP, Incidents, latency
 
 SEEDS = (201, 202)
@@ -25,7 +26,7 @@ Rule = Callable[[Incidents], Bools]
 
 def report() -> Iterator[str]:
     data = latency(SEEDS, PER_KIND)
-    yield f"latency: seeds {SEEDS[0]} and {SEEDS[-1]}, {PER_KIND} a class; recall, or false episodes a series-day"
+    yield f"latency: seeds {SEEDS[0]} and {SEEDS[-1]}, {PER_KIND} a class, set {version_of(data.values)}; recall, or false episodes a series-day"
     rules: dict[str, Rule] = {
         "anomaly": ours,
         "z of 26 h > 3 for 15m": z_score,
