@@ -38,6 +38,7 @@ _SIGNAL, _LIMIT, _PENDING = "#1264a3", "#d0342c", "#b7791f"
 _USUAL = "#2f8f5b"
 _LONGEST = Duration(days=14)  # that a chart reaches back to where something began
 _BEFORE = 1.3  # times as far back, so that what was before is seen as well
+_EDGE = 0.85  # of the width
 _DAY = 86_400
 _TICKS = (60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800)
 
@@ -277,8 +278,17 @@ class _Plot:
         if self.now + eta < end:
             axes.plot(self.now + eta, bound, "o", color=_LIMIT, markersize=5, zorder=6)
             when = f"in {span(eta)}, {clock(instant_of(self.now + eta), instant_of(self.now))}"
+            # Near the right edge there is room on the left only.
+            edge = (past + eta) / (end - self._start) > _EDGE
+            side = {"ha": "right" if edge else "center"}
             self._say(
-                axes, when, (self.now + eta, bound), (0, 7), color=_LIMIT, ha="center", fontweight="bold"
+                axes,
+                when,
+                (self.now + eta, bound),
+                (8 if edge else 0, 7),
+                color=_LIMIT,
+                fontweight="bold",
+                **side,
             )
         return end
 

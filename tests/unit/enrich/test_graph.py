@@ -113,6 +113,12 @@ def test_a_forecast_is_drawn_to_its_bound():
     assert red[150:300, 600:900].any()
 
 
+def test_what_is_said_of_a_near_bound_stays_within_the_picture():
+    details = {**FORECAST, "eta": 30.0, "eta_earliest": 20.0, "eta_latest": 33.0}
+    picture = Graph(range=Duration(minutes=5)).collect(scene(Series(np.float64(7 * GIB)), details=details))
+    assert not near(picture, RED)[:, -25:].any()
+
+
 GREEN, AMBER = (47, 143, 91), (183, 121, 31)
 HOUR = 3600.0
 LEAK = {
