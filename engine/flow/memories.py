@@ -21,6 +21,9 @@ KEPT = timedelta(days=1)
 SAVED_EVERY = timedelta(minutes=5)
 """How often large memories go to the store; what matters of them, episodes, goes at once."""
 
+MOST_AWAY = 10_000
+"""How many series that are away are remembered, the newest ones: labels that change all the time must not pile up."""
+
 LARGE = 100_000
 """Figures of a memory, from which on it is large: less than a megabyte."""
 
@@ -102,8 +105,12 @@ def _together(old: Memory, new: Memory, at: float) -> Memory:
         for row, labels in enumerate(old.labels)
         if labels not in there and abs(at - since[row]) < KEPT.total_seconds()
     ]
+    away = sorted(away, key=lambda row: -since[row])[:MOST_AWAY]
     if not away:
         return replace(new, columns={**new.columns, _SEEN: seen})
+    if not len(new):  # of no series there may be no columns either
+        empty = {name: column[:0] for name, column in old.columns.items()}
+        new = replace(new, columns={**empty, **new.columns})
     columns = {
         name: np.concatenate([column, _rows(old, name, away, column)]) for name, column in new.columns.items()
     }

@@ -1,5 +1,6 @@
 """What every store promises: in memory, SQLite and PostgreSQL."""
 
+import contextlib
 import os
 import random
 import signal
@@ -426,3 +427,13 @@ def test_a_store_of_the_first_version_keeps_its_alerts_and_takes_memories(url: s
     store.save_alerts("g", AT, {}, {"r": a_memory()})
     assert_same_memory(store.memory("r"), a_memory())
     store.close()
+
+
+def test_whichever_byte_is_damaged_a_memory_is_read_or_refused() -> None:
+    content = pack(a_memory(pool=np.arange(3.0)))
+    for place in range(len(content)):
+        for flipped in (1, 8, 128, 255):
+            damaged = bytearray(content)
+            damaged[place] ^= flipped
+            with contextlib.suppress(StoreError):
+                unpack(bytes(damaged))

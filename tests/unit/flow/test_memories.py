@@ -107,3 +107,20 @@ def test_a_detector_without_notes_has_nothing_saved(rule):
     kept = memories(rule=rule)
     kept.note("r", NOTHING, AT)
     assert not kept.due(["r"], AT, ("r",))
+
+
+def test_series_that_change_their_labels_all_the_time_do_not_pile_up(monkeypatch):
+    monkeypatch.setattr("engine.flow.memories.MOST_AWAY", 5)
+    kept = memories()
+    for minute in range(20):
+        kept.note("r", memory(Labels(i=str(minute))), AT + timedelta(minutes=minute))
+    assert sorted(int(labels["i"]) for labels in kept.of("r").labels) == [14, 15, 16, 17, 18, 19]
+
+
+def test_what_was_noted_of_series_outlives_an_evaluation_without_any():
+    kept = memories()
+    kept.note("r", memory(ONE), AT)
+    kept.note("r", Memory(shared={"pool": np.ones(2)}), AT + timedelta(minutes=1))
+    kept.note("r", memory(TWO, value=9.0), AT + timedelta(minutes=2))
+    assert kept.of("r").rows((ONE,), "peak").tolist() == [1.0]
+    assert kept.of("r").rows((ONE,), "scores", 2).tolist() == [[1.0, 1.0]]
