@@ -71,7 +71,7 @@ def read_actors(rows: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Actor], in
             continue
         try:
             actor = _actor(row)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
             unread += 1
         else:
             found[actor.labels["actor_id"]] = actor
@@ -79,6 +79,8 @@ def read_actors(rows: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Actor], in
 
 
 def _actor(row: Mapping[str, Any]) -> Actor:
+    if not row["actorId"]:
+        raise ValueError("an actor without an id")
     stats, times = row["processStats"], row["processStats"]["cpuTimes"]
     labels = Labels(
         actor_id=str(row["actorId"]),

@@ -49,8 +49,9 @@ def test_living_actors_are_read_and_the_dead_are_left_out():
 
 def test_rows_that_make_no_sense_are_counted():
     rows = [row("a1"), {**row("a2"), "processStats": {"pid": 1}}, {**row("a3"), "numExecutedTasks": "many"}]
+    rows += [row(""), row("a4", pid=float("inf"))]
     actors, unread = read_actors(rows)
-    assert (list(actors), unread) == (["a1"], 2)
+    assert (list(actors), unread) == (["a1"], 4)
 
 
 @given(
