@@ -239,3 +239,29 @@ def test_a_leak_is_told_from_growth_that_comes_of_the_work_whose_history_it_asks
     assert firing[0].details["slope_per_hour"] == pytest.approx(360, rel=0.01)
     play.restart()
     assert play.states(1) == "F"
+
+
+FORECAST = """
+groups:
+  - name: g
+    interval: 10s
+    rules:
+      - alert: A
+        expr: held
+        detect: {forecast: {bound: 100, lookback: 5m, step: 10s, horizon: 5m}}
+"""
+
+
+def test_an_episode_of_a_forecast_goes_on_over_restarts_and_ends_in_its_own_time():
+    """From 40 on it fills at 9 a minute, for five minutes; then it stands still."""
+    held = {"held": "40x10 40+1.5x30 85x60"}
+    straight = Play(FORECAST, held).states(90)
+    assert "F" in straight[20:40], straight
+    assert straight.endswith("r"), straight
+    assert straight.count(".F") == 1, "one episode"
+    play = Play(FORECAST, held)
+    restarted = ""
+    for _ in range(9):  # every 100 s, in the middle of whatever is going on
+        restarted += play.states(10)
+        play.restart()
+    assert restarted == straight
