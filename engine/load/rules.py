@@ -26,6 +26,9 @@ from engine.model.rule import Absence, AlertingRule, RecordingRule, Rule, RuleGr
 from engine.model.testing import TestFile, TestGroup
 from engine.registry import detector
 
+MOST_POINTS = 50_000
+"""Of one series' history: a month of minutes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
@@ -211,12 +214,24 @@ def _read_alerting(decoder: Decoder, node: MappingNode) -> AlertingRule:
     _check_details(decoder, node, rule)
     _check_inputs(decoder, node.get("detect") or node, rule)
     _check_no_data(decoder, node.get("on_no_data"), rule)
+    _check_history(decoder, node.get("detect"), rule)
     if isinstance(remediate := node.get("remediate"), MappingNode):
         confirm = remediate.get("confirm")
         check_template(decoder, confirm, "'confirm'")
         if isinstance(confirm, ScalarNode) and "{{" not in confirm.value:
             check_expr(decoder, confirm, "'confirm'")
     return rule
+
+
+def _check_history(decoder: Decoder, node: Node | None, rule: AlertingRule) -> None:
+    """Note a history of more points than anybody would want sent, such as two weeks of milliseconds."""
+    # A plug-in may be anybody's, and what it lacks shows when it is used.
+    lookback, step = (getattr(rule.detect, name, Duration()) for name in ("lookback", "step"))
+    if node is not None and lookback and step and lookback / step > MOST_POINTS:
+        message = f"a lookback of {lookback} at a step of {step} is {lookback // step:,} points a series"
+        decoder.report(
+            node, f"{message}, where {MOST_POINTS:,} are allowed; take a coarser step or less history"
+        )
 
 
 def _check_no_data(decoder: Decoder, node: Node | None, rule: AlertingRule) -> None:

@@ -263,3 +263,15 @@ def test_the_promql_of_a_detectors_histories_is_checked():
     first, second = problems_of(text)
     assert "'bound'" in first or "'load'" in first
     assert first != second
+
+
+@pytest.mark.parametrize(
+    ("detect", "points"),
+    [("anomaly: {step: 1ms}", "1,209,600,000"), ("forecast: {bound: 1, lookback: 1y, step: 1m}", "525,600")],
+)
+def test_a_history_that_nobody_would_want_sent_is_refused(detect, points):
+    content = f"groups: [{{name: g, rules: [{{alert: A, expr: x, detect: {{{detect}}}}}]}}]"
+    problems = []
+    read_rules("rules.yaml", content.encode(), problems)
+    (problem,) = problems
+    assert f"is {points} points a series, where 50,000 are allowed; take a coarser step" in problem.message
